@@ -1,0 +1,13 @@
+//! What everything else stands on: faults, digests, canonical encoding, random streams, text helpers.
+//!
+//! Nothing here knows of pipelines, stages or learning.
+
+pub mod canon;
+pub mod digest;
+pub mod fault;
+pub mod random;
+pub mod text;
+pub mod threads;
+
+pub use digest::{Digest, ObjectRef};
+pub use fault::{Fault, FaultKind, Outcome};

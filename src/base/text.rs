@@ -1,0 +1,105 @@
+//! Small helpers for messages: the nearest name, plurals, lists, durations and sizes.
+
+/// The candidate nearest to `wanted` by edit distance, when it is near enough to be meant.
+#[must_use]
+pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (wanted.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|c| (distance(&wanted.to_lowercase(), &c.to_lowercase()), c))
+        .filter(|(d, _)| *d <= limit)
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, c)| c)
+}
+
+/// The optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours.
+#[must_use]
+pub fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for (i, row) in rows.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    rows[0] = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let substitute = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = substitute.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+/// `1 stage`, `3 stages`: the count with its noun; nouns in `-y` after a consonant become `-ies`.
+#[must_use]
+pub fn count(n: usize, noun: &str) -> String {
+    if n == 1 {
+        return format!("1 {noun}");
+    }
+    match noun.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{n} {stem}ies"),
+        _ => format!("{n} {noun}s"),
+    }
+}
+
+/// The names in backticks, separated by commas.
+#[must_use]
+pub fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// `12.3 MiB`: bytes for people.
+#[must_use]
+pub fn bytes(n: u64) -> String {
+    let mut value = n as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{n} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// `850 ms`, `12.3 s`, `4 min 05 s`, `2 h 03 min`: a duration for people.
+#[must_use]
+pub fn duration(seconds: f64) -> String {
+    if seconds < 1.0 {
+        return format!("{:.0} ms", seconds * 1e3);
+    }
+    if seconds < 60.0 {
+        return format!("{seconds:.1} s");
+    }
+    let whole = seconds.round() as u64;
+    if whole < 3600 {
+        format!("{} min {:02} s", whole / 60, whole % 60)
+    } else {
+        format!("{} h {:02} min", whole / 3600, whole % 3600 / 60)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_finds_typos_and_nothing_else() {
+        let names = ["partition", "train", "model"];
+        assert_eq!(nearest("parttion", names), Some("partition"));
+        assert_eq!(nearest("tarin", names), Some("train"));
+        assert_eq!(nearest("zebra", names), None);
+    }
+
+    #[test]
+    fn words_for_people() {
+        assert_eq!(count(1, "stage"), "1 stage");
+        assert_eq!(count(2, "entry"), "2 entries");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(duration(0.25), "250 ms");
+        assert_eq!(duration(125.0), "2 min 05 s");
+    }
+}

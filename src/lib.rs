@@ -1,0 +1,15 @@
+//! pflpipe: a declarative, cached and resumable runner for personalised federated learning benchmarks.
+//!
+//! Data flows one way, and a module imports only from those after it:
+//!
+//! ```text
+//! cli -> exec -> stage -> table -> algorithms -> fl -> models -> data -> engine -> store -> base
+//!        spec -> plan (these two import nothing but base)
+//! ```
+//!
+//! [`ARCHITECTURE.md`](https://docs.rs/crate/pflpipe) describes each part.
+
+pub mod base;
+pub mod spec;
+pub mod stage;
+pub mod store;

@@ -1,0 +1,3 @@
+//! The `pflpipe` program.
+
+fn main() {}

@@ -1,0 +1,225 @@
+//! What a pipeline may say: the stage kinds, their parameters and their variants, as plain descriptions.
+//!
+//! The one description serves the checks, the defaults, the cache keys, the JSON Schema and the documentation. This module knows
+//! no stage by name: a [`Catalog`] brings them.
+
+use serde_json::Value;
+
+/// Everything a pipeline may name. `lib.rs` wires in the real one; tests bring small ones.
+pub trait Catalog: Sync {
+    /// The stage kinds, in the order in which help lists them.
+    fn kinds(&self) -> &[StageKind];
+
+    /// The kind of that name.
+    fn kind(&self, name: &str) -> Option<&StageKind> {
+        self.kinds().iter().find(|kind| kind.name == name)
+    }
+
+    /// The published tables that `compare:` may name.
+    fn published(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// The values that `value: stage.METRIC.SELECTOR` may name for a stage of this kind: metrics, then selectors.
+    fn metrics(&self, kind: &str) -> (&[&'static str], &[&'static str]) {
+        let _ = kind;
+        (&[], &[])
+    }
+}
+
+/// One kind of stage: `dataset`, `partition`, `model`, `train` ...
+#[derive(Clone, Debug)]
+pub struct StageKind {
+    /// The key inside the stage.
+    pub name: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    /// Raised by hand whenever the meaning of a result changes; enters every key of this kind.
+    pub revision: u32,
+    /// Its parameters.
+    pub shape: Shape,
+    /// The names of its outputs.
+    pub outputs: &'static [&'static str],
+    /// A parameter whose larger value may continue from the result of a smaller one (`rounds` of `train`).
+    pub extends: Option<&'static str>,
+    /// Whether the class of device (`cpu`, `cuda`) may change the result; then it enters the key.
+    pub device_sensitive: bool,
+}
+
+/// A map of parameters: fields common to all variants, and at most one tag that selects further fields.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    /// Fields that are always there.
+    pub fields: Vec<Field>,
+    /// The field that selects a variant.
+    pub tag: Option<Tag>,
+}
+
+/// The field that selects a variant: `kind` of a partition, `name` of an algorithm.
+#[derive(Clone, Debug)]
+pub struct Tag {
+    /// The field's name.
+    pub name: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    /// The choices.
+    pub variants: Vec<Variant>,
+}
+
+/// One choice of a [`Tag`], with the fields that only it has.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// As written in the pipeline.
+    pub name: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    /// Raised by hand whenever the meaning of a result changes; enters the key of a stage that selects this variant.
+    pub revision: u32,
+    /// Fields of this variant alone.
+    pub fields: Vec<Field>,
+}
+
+/// One parameter.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// As written in the pipeline.
+    pub name: &'static str,
+    /// Meaning, unit and range, in one or two sentences.
+    pub doc: &'static str,
+    /// Its type and range.
+    pub ty: Type,
+    /// What holds when it is left out.
+    pub default: Default,
+    /// The symbol in the paper, or the empty string.
+    pub symbol: &'static str,
+    /// Where the default comes from, or the empty string.
+    pub source: &'static str,
+    /// A field added after a first release: the value that keeps the old meaning. While the effective value equals it, the
+    /// field is left out of the key, so that old results stay valid. Frozen in `tests/golden/introduced.json`.
+    pub introduced: Option<Value>,
+}
+
+/// What holds when a field is left out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Default {
+    /// Leaving it out is an error.
+    Required,
+    /// It is absent.
+    Absent,
+    /// This value.
+    Is(Value),
+}
+
+/// The type and range of a field.
+#[derive(Clone, Debug)]
+pub enum Type {
+    /// `true` or `false`.
+    Bool,
+    /// An integer in `min..=max`.
+    Int {
+        /// Least value.
+        min: i64,
+        /// Greatest value.
+        max: i64,
+    },
+    /// A finite number; integers are taken as floats.
+    Float {
+        /// Bound from below.
+        min: Bound,
+        /// Bound from above.
+        max: Bound,
+    },
+    /// Any text.
+    Text,
+    /// One of the words, each with its meaning.
+    Choice(&'static [(&'static str, &'static str)]),
+    /// A list of one type.
+    List(Box<Type>),
+    /// The name of a stage of one of these kinds; the named outputs of that stage become an input slot of this field's name.
+    Stage {
+        /// Kinds that fit.
+        kinds: &'static [&'static str],
+        /// The outputs that are read; their digests enter the key.
+        outputs: &'static [&'static str],
+    },
+    /// A nested map. When the shape has a tag, a bare word stands for a map of the tag alone (`algorithm: ditto`).
+    Map(Shape),
+}
+
+/// A bound of a float.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// No bound.
+    None,
+    /// The value itself is allowed.
+    Incl(f64),
+    /// The value itself is not allowed.
+    Excl(f64),
+}
+
+impl Type {
+    /// An integer of at least `min`.
+    #[must_use]
+    pub fn at_least(min: i64) -> Self {
+        Self::Int { min, max: i64::MAX }
+    }
+    /// A float above 0.
+    #[must_use]
+    pub fn positive() -> Self {
+        Self::Float { min: Bound::Excl(0.0), max: Bound::None }
+    }
+    /// A float of at least 0.
+    #[must_use]
+    pub fn non_negative() -> Self {
+        Self::Float { min: Bound::Incl(0.0), max: Bound::None }
+    }
+    /// A float in [0, 1].
+    #[must_use]
+    pub fn fraction() -> Self {
+        Self::Float { min: Bound::Incl(0.0), max: Bound::Incl(1.0) }
+    }
+}
+
+impl Field {
+    /// A required field.
+    #[must_use]
+    pub fn required(name: &'static str, ty: Type, doc: &'static str) -> Self {
+        Self { name, doc, ty, default: Default::Required, symbol: "", source: "", introduced: None }
+    }
+    /// A field with a default value.
+    #[must_use]
+    pub fn with(name: &'static str, ty: Type, default: impl Into<Value>, doc: &'static str) -> Self {
+        Self { default: Default::Is(default.into()), ..Self::required(name, ty, doc) }
+    }
+    /// A field that may be absent.
+    #[must_use]
+    pub fn optional(name: &'static str, ty: Type, doc: &'static str) -> Self {
+        Self { default: Default::Absent, ..Self::required(name, ty, doc) }
+    }
+    /// Adds the paper's symbol and the source of the default.
+    #[must_use]
+    pub fn from(mut self, symbol: &'static str, source: &'static str) -> Self {
+        self.symbol = symbol;
+        self.source = source;
+        self
+    }
+}
+
+impl Shape {
+    /// Fields without variants.
+    #[must_use]
+    pub fn of(fields: Vec<Field>) -> Self {
+        Self { fields, tag: None }
+    }
+    /// Adds the field that selects a variant.
+    #[must_use]
+    pub fn tagged(mut self, name: &'static str, doc: &'static str, variants: Vec<Variant>) -> Self {
+        self.tag = Some(Tag { name, doc, variants });
+        self
+    }
+    /// The variant of that name.
+    #[must_use]
+    pub fn variant(&self, name: &str) -> Option<&Variant> {
+        self.tag.as_ref()?.variants.iter().find(|v| v.name == name)
+    }
+}

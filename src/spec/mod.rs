@@ -1,0 +1,3 @@
+//! Pipeline text to specification: YAML with positions, expressions, sweep, checks and suggestions.
+
+pub mod catalog;
