@@ -11,6 +11,7 @@
 
 pub mod base;
 pub mod engine;
+pub mod plan;
 pub mod spec;
 pub mod stage;
 pub mod store;
