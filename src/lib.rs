@@ -10,6 +10,7 @@
 //! [`ARCHITECTURE.md`](https://docs.rs/crate/pflpipe) describes each part.
 
 pub mod base;
+pub mod data;
 pub mod engine;
 pub mod plan;
 pub mod spec;
