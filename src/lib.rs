@@ -9,9 +9,11 @@
 //!
 //! [`ARCHITECTURE.md`](https://docs.rs/crate/pflpipe) describes each part.
 
+pub mod algorithms;
 pub mod base;
 pub mod data;
 pub mod engine;
+pub mod fl;
 pub mod plan;
 pub mod spec;
 pub mod stage;
