@@ -11,9 +11,11 @@
 
 pub mod algorithms;
 pub mod base;
+pub mod catalog;
 pub mod data;
 pub mod engine;
 pub mod fl;
+pub mod models;
 pub mod plan;
 pub mod spec;
 pub mod stage;
