@@ -10,6 +10,7 @@
 //! [`ARCHITECTURE.md`](https://docs.rs/crate/pflpipe) describes each part.
 
 pub mod base;
+pub mod exec;
 pub mod spec;
 pub mod stage;
 pub mod store;

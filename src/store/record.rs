@@ -112,13 +112,18 @@ impl Record {
             lineage: None,
             extent: None,
             run: String::new(),
-            started: now(),
+            started: super::time_now(),
             wall_ms: 0,
             attempt: 1,
             host: HostInfo::here(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            peak_rss: peak_rss(),
+            peak_rss: None,
         }
+    }
+
+    /// Notes the greatest resident memory of this process so far, where the system tells it.
+    pub fn measure_memory(&mut self) {
+        self.peak_rss = peak_rss();
     }
 }
 
@@ -340,11 +345,6 @@ pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], String> {
     } else {
         Err("its check line does not match".to_owned())
     }
-}
-
-/// The time now, RFC 3339 in UTC, with milliseconds.
-pub(super) fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
 }
 
 /// The greatest resident memory of this process so far, in bytes.
