@@ -174,12 +174,18 @@ impl Store {
 
     /// Renames, making the target's folder when it is not there yet.
     fn rename_into(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match self.files().rename(from, to) {
+        self.with_folder(to, || self.files().rename(from, to))
+    }
+
+    /// Does `step`; when it finds no folder to put `to` in, makes it and does the step again.
+    fn with_folder(&self, to: &Path, step: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        match step() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if let Some(folder) = to.parent() {
                     self.files().create_folder(folder)?;
+                    self.sync_entry(folder)?;
                 }
-                self.files().rename(from, to)
+                step()
             }
             other => other,
         }

@@ -262,14 +262,7 @@ impl Store {
     }
 
     fn link_into(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut result = self.files().link(from, to);
-        if result.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
-            if let Some(folder) = to.parent() {
-                self.files().create_folder(folder)?;
-            }
-            result = self.files().link(from, to);
-        }
-        match result {
+        match self.with_folder(to, || self.files().link(from, to)) {
             // File systems without hard links: two first writers at the very same instant then keep the last, no worse.
             Err(e) if matches!(e.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => match self.files().stat(to) {
                 Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
