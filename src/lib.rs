@@ -14,6 +14,7 @@ pub mod base;
 pub mod catalog;
 pub mod data;
 pub mod engine;
+pub mod exec;
 pub mod fl;
 pub mod models;
 pub mod plan;
