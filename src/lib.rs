@@ -11,6 +11,7 @@
 
 pub mod base;
 pub mod engine;
+pub mod models;
 pub mod spec;
 pub mod stage;
 pub mod store;
