@@ -294,3 +294,87 @@ mod on_the_tape {
         }
     }
 }
+
+/// The reference's recorded local training: the same start and batches must end in the same weights.
+mod recorded {
+    use super::*;
+    use pflpipe::engine::update;
+    use pflpipe::models;
+    use safetensors::SafeTensors;
+    use serde_json::{Value, json};
+    use std::path::PathBuf;
+
+    fn folder() -> PathBuf {
+        let data = std::env::var_os("PFLPIPE_DATA").map(PathBuf::from);
+        let data = data.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"));
+        data.join("../conformance")
+    }
+
+    fn floats(file: &SafeTensors<'_>, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
+        let view = file.tensor(name).ok()?;
+        let values = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        Some((view.shape().to_vec(), values))
+    }
+
+    fn first_round(set: &str, norm: &str) {
+        let path = folder().join(set).join("FedAvg.safetensors");
+        let Ok(bytes) = std::fs::read(&path) else {
+            println!("skipped: `{}` is not there", path.display());
+            return;
+        };
+        let file = SafeTensors::deserialize(&bytes).expect("a fixture");
+        let (_, meta) = SafeTensors::read_metadata(&bytes).expect("a fixture");
+        let meta: Value = serde_json::from_str(&meta.metadata().as_ref().expect("metadata")["pfl"]).expect("JSON");
+        let data_bytes = std::fs::read(path.with_file_name(meta["data"].as_str().expect("a name"))).expect("the samples");
+        let data = SafeTensors::deserialize(&data_bytes).expect("samples");
+        let tensor = |name: &str| floats(&file, meta["alias"].get(name).and_then(Value::as_str).unwrap_or(name));
+
+        let params = json!({"widths": [4, 8], "kernel": 3, "hidden": 16, "norm": norm});
+        let net = models::build("cnn", params.as_object().expect("a map"), image(1, 12, 12), 5).expect("fits");
+        let net = Arc::new(net);
+        let mut start = Model::<f32>::init(net.clone(), &mut rng(0));
+        let named: Vec<_> = start
+            .export_torch()
+            .into_iter()
+            .filter_map(|(name, _, _)| tensor(&format!("init.model.{name}")).map(|(shape, values)| (name, shape, values)))
+            .collect();
+        start.import_torch(&named).expect("the same network");
+
+        for client in meta["selection"][0].as_array().expect("a round").iter().map(|id| id.as_u64().expect("an id")) {
+            let x = data.tensor(&format!("client{client}.train.x")).expect("samples");
+            let y = data.tensor(&format!("client{client}.train.y")).expect("labels");
+            let x: Vec<f32> = x.data().iter().map(|&v| f32::from(v) / 255.0).collect();
+            let y: Vec<u32> = y.data().chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+            let (mut model, mut engine, mut d_logits) = (start.clone(), Engine::<f32>::new(), Vec::new());
+            for _ in 0..2 {
+                for (x, y) in x.chunks_exact(10 * 144).zip(y.chunks_exact(10)) {
+                    engine.forward(0, &mut model, x, 10).expect("fits");
+                    loss::cross_entropy(engine.logits(0), y, 5, &mut d_logits);
+                    let mut gradient = vec![0.0; model.params.len()];
+                    engine.backward(0, &model, Some(&d_logits), None, Parts::All, &mut gradient).expect("after forward");
+                    update::sgd(&mut model.params, &gradient, 0.1, 0..gradient.len(), &[]);
+                }
+            }
+            for (name, _, found) in model.export_torch() {
+                let part = if name.starts_with("fc.") { name.replace("fc.", "head.") } else { format!("base.{name}") };
+                let Some((_, wanted)) = tensor(&format!("after1.client{client}.model.{part}")) else {
+                    assert!(name.ends_with("num_batches_tracked"), "{part} is not in the fixture");
+                    continue;
+                };
+                let norm = wanted.iter().map(|w| w * w).sum::<f32>().sqrt();
+                let error = found.iter().zip(&wanted).map(|(f, w)| (f - w) * (f - w)).sum::<f32>().sqrt();
+                assert!(error <= 2e-6 * norm.max(1e-3), "{set}, client {client}, {name}: relative error {}", error / norm);
+            }
+        }
+    }
+
+    #[test]
+    fn a_local_training_ends_where_the_reference_ends() {
+        first_round("full", "none");
+    }
+
+    #[test]
+    fn a_local_training_with_batch_norm_ends_where_the_reference_ends() {
+        first_round("bn", "batch");
+    }
+}
