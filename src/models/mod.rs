@@ -151,6 +151,8 @@ mod tests {
         assert!(fault("cnn", json!({"widths": [0]}), (1, 28, 28)).contains("must be at least 1"));
         assert!(fault("cnn", json!({"norm": "layer"}), (1, 28, 28)).contains("none"));
         assert!(fault("cmm", json!({}), (1, 28, 28)).contains("no model `cmm`"));
+        let huge = json!({"widths": [65536, 65536], "kernel": 65536, "padding": 65536});
+        assert!(fault("cnn", huge, (1, 28, 28)).contains("more than 2^31"));
         assert!(made("logistic", json!({}), (1, 2, 2), 0).is_err());
     }
 }
