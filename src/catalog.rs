@@ -6,9 +6,9 @@ use crate::spec::catalog::{Bound, Catalog, Field, Shape, StageKind, Type, Varian
 use crate::{data, models};
 
 /// Raised when the round loop, the sampling or the evaluation changes a result.
-const SIMULATION: u32 = 1;
+pub const SIMULATION: u32 = 1;
 /// Raised when the engine's arithmetic changes a result.
-const NUMERICS: u32 = 1;
+pub const NUMERICS: u32 = 1;
 
 /// The selectors of `value: stage.metric.selector`.
 pub const SELECTORS: &[&str] = &["best", "last"];
