@@ -13,10 +13,12 @@ pub mod node;
 pub mod overrides;
 pub mod params;
 pub mod pipeline;
+pub mod schema;
 pub mod source;
 pub mod stages;
 pub mod sweep;
 pub mod tables;
+pub mod templates;
 pub mod vars;
 pub mod yaml;
 
@@ -25,4 +27,5 @@ pub use diagnostic::Diagnostics;
 pub use overrides::Overrides;
 pub use params::Params;
 pub use pipeline::{Axis, Cell, Instance, Pipeline, Stage, load, load_file};
+pub use schema::schema;
 pub use tables::{Best, Measure, Table};
