@@ -192,7 +192,7 @@ fn build(
     let limited: Vec<String> = overrides.sweep.iter().map(|(name, _)| name.clone()).collect();
     let cells = sweep.expand(&vars, &axes, &constants, &limited, problems);
     let checked = Instances { vars: &vars, cells: &cells, constants: &constants, problems }.all(&stages)?;
-    let tables = tables.into_iter().map(|code| table(code, &vars, &cells, &constants, &checked, problems)).collect();
+    let tables = tables.into_iter().map(|code| table(code, &vars, &cells, &constants, &checked, &limited, problems)).collect();
     Some(Pipeline {
         name,
         path: path.to_path_buf(),
@@ -454,6 +454,7 @@ fn table(
     cells: &Cells,
     constants: &super::expr::Scope<'_>,
     stages: &[Stage],
+    from_command_line: &[String],
     problems: &mut Problems,
 ) -> Table {
     let mut table = code.table;
@@ -486,6 +487,15 @@ fn table(
         .filter(|axis| table.cells.iter().map(|cell| cells.cells[*cell][*axis]).collect::<BTreeSet<_>>().len() > 1)
         .map(|axis| cells.axes[axis].name.as_str())
         .collect();
+    let (added, mixed): (Vec<&str>, Vec<&str>) = mixed.into_iter().partition(|axis| from_command_line.iter().any(|name| name == axis));
+    for axis in added {
+        // The file cannot know of an axis that `--sweep` adds.
+        problems.push(
+            Diagnostic::warning("mixed-axis", format!("table `{}` shows the axis `{axis}` of the command line as rows", table.name))
+                .at(code.place),
+        );
+        table.rows.push(axis.to_owned());
+    }
     if !mixed.is_empty() {
         let what = if mixed.len() == 1 { "axis" } else { "axes" };
         problems.push(

@@ -112,8 +112,8 @@ impl<'e> SweepCode<'e> {
                 problems.push(
                     Diagnostic::error("unknown-key", format!("unknown key `{}` in `sweep`", key.text))
                         .at(key.place)
-                        .help_if(suggest(&key.text, known))
-                        .help_if(node.items().map(|_| format!("axes belong under `grid`: `grid: {{{}: [...]}}`", key.text))),
+                        .help_if(node.items().map(|_| format!("axes belong under `grid`: `grid: {{{}: [...]}}`", key.text)))
+                        .help_if(text::nearest(&key.text, known).map(|name| format!("did you mean `{name}`?"))),
                 );
             }
         }

@@ -119,6 +119,7 @@ impl<'de> Visitor<'de> for Build<'_> {
         let mut entries: Vec<(Key, Node)> = Vec::new();
         let mut seen: std::collections::HashMap<std::sync::Arc<str>, Place> = std::collections::HashMap::new();
         let mut complex: Option<Node> = None;
+        let mut refused = false;
         while let Some(key) = access.next_key_seed(self)? {
             let value = access.next_value_seed(self)?;
             let text: std::sync::Arc<str> = match &key.data {
@@ -131,7 +132,10 @@ impl<'de> Visitor<'de> for Build<'_> {
                         Some(source) if entries.is_empty() && complex.is_none() => {
                             complex = Some(Node::scalar(place, Value::String(format!("{{{{ {source} }}}}"))));
                         }
-                        _ => self.0.problems.borrow_mut().push(complex_key(key.place)),
+                        _ => {
+                            refused = true;
+                            self.0.problems.borrow_mut().push(complex_key(key.place));
+                        }
                     }
                     continue;
                 }
@@ -155,6 +159,7 @@ impl<'de> Visitor<'de> for Build<'_> {
                 self.0.problems.borrow_mut().push(complex_key(node.place));
                 Ok(Node { place, data: Data::Map(entries) })
             }
+            None if refused && entries.iter().all(|(_, value)| value.is_null()) => Ok(Node::hole(place)),
             None => Ok(Node { place, data: Data::Map(entries) }),
         }
     }
