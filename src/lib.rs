@@ -13,3 +13,4 @@ pub mod base;
 pub mod spec;
 pub mod stage;
 pub mod store;
+pub mod table;
