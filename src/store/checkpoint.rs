@@ -1,0 +1,115 @@
+//! Checkpoints of unfinished stages: a manifest that the stage writes, and the objects that it names, which gc keeps.
+//!
+//! What the manifest means is the stage's business.
+
+use super::record::checked;
+use super::{Store, record};
+use crate::base::{Digest, Fault, ObjectRef, Outcome};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+
+/// A checkpoint as stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The key of the stage.
+    pub key: Digest,
+    /// When it was saved, RFC 3339 in UTC.
+    pub saved: String,
+    /// The objects that it needs.
+    pub objects: Vec<ObjectRef>,
+}
+
+impl Store {
+    /// Replaces the checkpoint of a key. The objects must be in the store already.
+    ///
+    /// # Errors
+    /// A storage fault when an object is missing or the disk is full; the previous checkpoint then stays.
+    pub fn save_checkpoint(&self, key: &Digest, manifest: &[u8], objects: &[ObjectRef]) -> Outcome<()> {
+        for object in objects {
+            if !self.has(object) {
+                return Err(Fault::storage(format!("object `{}` of a checkpoint is not in the store", object.digest.short())));
+            }
+        }
+        let head = Checkpoint { key: *key, saved: record::now(), objects: objects.to_vec() };
+        let mut bytes = serde_json::to_vec(&head).map_err(|e| Fault::internal(format!("a checkpoint could not be written: {e}")))?;
+        bytes.push(b'\n');
+        bytes.extend(manifest);
+        let digest = Digest::of(&bytes);
+        bytes.extend(digest.hex().bytes());
+        bytes.push(b'\n');
+        self.replace(&self.layout().checkpoint(key), &bytes)
+    }
+
+    /// The manifest of a key's checkpoint; `None` when there is none, or (with a warning) when it or one of its objects is
+    /// damaged or missing.
+    #[must_use]
+    pub fn load_checkpoint(&self, key: &Digest) -> Option<Vec<u8>> {
+        let path = self.layout().checkpoint(key);
+        match self.find_checkpoint(&path) {
+            Ok(None) => None,
+            Ok(Some((head, manifest))) if head.key == *key && head.objects.iter().all(|object| self.has(object)) => Some(manifest),
+            Ok(Some(_)) => {
+                self.warn(format!("the checkpoint `{}` misses objects; the stage starts from its beginning", key.short()));
+                None
+            }
+            Err(reason) => {
+                self.warn(format!("the checkpoint `{}` cannot be used ({reason}); the stage starts from its beginning", key.short()));
+                None
+            }
+        }
+    }
+
+    /// Removes the checkpoint of a key; its objects go with the next garbage collection.
+    pub fn drop_checkpoint(&self, key: &Digest) {
+        let path = self.layout().checkpoint(key);
+        match self.files().remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                self.warn(format!("cannot remove `{}`: {error}", path.display()));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn find_checkpoint(&self, path: &Path) -> Result<Option<(Checkpoint, Vec<u8>)>, String> {
+        let bytes = match self.files().read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let body = checked(&bytes)?;
+        let cut = body.iter().position(|b| *b == b'\n').ok_or("it has no head")?;
+        let head = serde_json::from_slice(&body[..cut]).map_err(|e| e.to_string())?;
+        Ok(Some((head, body[cut + 1..].to_vec())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_replaced_loaded_and_dropped_and_damage_is_none() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let store = Store::open(dir.path()).expect("a new store");
+        let key = Digest::of(b"k");
+        assert_eq!(store.load_checkpoint(&key), None);
+        let object = store.put(b"client").expect("writable");
+        store.save_checkpoint(&key, b"round\n1", &[object]).expect("writable");
+        store.save_checkpoint(&key, b"round\n2", &[object]).expect("writable");
+        assert_eq!(store.load_checkpoint(&key).as_deref(), Some(&b"round\n2"[..]));
+        let path = store.layout().checkpoint(&key);
+        let good = std::fs::read(&path).expect("readable");
+        std::fs::write(&path, &good[..good.len() - 3]).expect("writable");
+        assert_eq!(store.load_checkpoint(&key), None);
+        std::fs::write(&path, &good).expect("writable");
+        assert!(store.load_checkpoint(&key).is_some());
+        std::fs::remove_file(store.layout().object(&object.digest)).expect("removable");
+        assert_eq!(store.load_checkpoint(&key), None);
+        assert_eq!(store.take_warnings().len(), 2);
+        store.drop_checkpoint(&key);
+        store.drop_checkpoint(&key);
+        assert!(store.take_warnings().is_empty());
+        assert!(store.save_checkpoint(&key, b"", &[object]).is_err());
+    }
+}
