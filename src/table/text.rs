@@ -179,7 +179,7 @@ mod tests {
             (Measure::Fraction, -1e-9, "0.00"),
             (Measure::Count, 1_234_567.0, "1,234,567"),
             (Measure::Count, 999.0, "999"),
-            (Measure::Loss, 0.693_147, "0.6931"),
+            (Measure::Loss, 0.512_345, "0.5123"),
             (Measure::Loss, 1.5e-7, "1.500e-7"),
             (Measure::Loss, 0.0, "0.0000"),
             (Measure::Loss, 3.2e9, "3.200e9"),

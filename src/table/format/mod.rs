@@ -76,8 +76,11 @@ pub(super) mod tests {
     #[test]
     fn every_format_is_deterministic_and_ends_with_a_line_feed() {
         for format in FORMATS {
-            let once = format.render(&[sample(), sample()], Look::default()).expect(format.name());
-            assert_eq!(once, format.render(&[sample(), sample()], Look::default()).expect(format.name()));
+            let once = format.render(&[sample(), sample()], Look::default()).unwrap_or_else(|fault| panic!("{}: {fault}", format.name()));
+            assert_eq!(
+                once,
+                format.render(&[sample(), sample()], Look::default()).unwrap_or_else(|fault| panic!("{}: {fault}", format.name()))
+            );
             assert!(once.ends_with('\n') && !once.ends_with("\n\n"), "{}", format.name());
             assert!(!once.contains('\u{1b}'), "{}", format.name());
         }
