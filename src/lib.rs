@@ -10,6 +10,8 @@
 //! [`ARCHITECTURE.md`](https://docs.rs/crate/pflpipe) describes each part.
 
 pub mod base;
+pub mod engine;
+pub mod plan;
 pub mod spec;
 pub mod stage;
 pub mod store;

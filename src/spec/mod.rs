@@ -1,3 +1,28 @@
 //! Pipeline text to specification: YAML with positions, expressions, sweep, checks and suggestions.
+//!
+//! ```text
+//! yaml -> document (extends, command line) -> vars, sweep, stages, tables (compiled) -> cells -> check -> Pipeline
+//! ```
 
 pub mod catalog;
+pub mod check;
+pub mod diagnostic;
+pub mod document;
+pub mod expr;
+pub mod node;
+pub mod overrides;
+pub mod params;
+pub mod pipeline;
+pub mod source;
+pub mod stages;
+pub mod sweep;
+pub mod tables;
+pub mod vars;
+pub mod yaml;
+
+pub use catalog::Catalog;
+pub use diagnostic::Diagnostics;
+pub use overrides::Overrides;
+pub use params::Params;
+pub use pipeline::{Axis, Cell, Instance, Pipeline, Stage, load, load_file};
+pub use tables::{Best, Measure, Table};

@@ -1,0 +1,344 @@
+//! The convolution backward through pool and ReLU: only arg-maxima whose ReLU is on carry a gradient, and only they are touched.
+//!
+//! A step without a pool is a pool of single values; then the gradients that are exactly 0 are left out.
+
+use super::{Conv, OFF, SLACK, Window, reserve};
+use crate::engine::real::Real;
+use pulp::{Simd, WithSimd};
+
+/// One gradient before the pool: where its patch or its filter begins, and its value.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct Entry<F> {
+    offset: usize,
+    gradient: F,
+}
+
+/// Lists of the gradients that are not 0; scratch that only grows.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Entries<F> {
+    list: Vec<Entry<F>>,
+    starts: Vec<usize>,
+}
+
+/// Adds to the gradients of weight and bias, and writes that of the padded input.
+pub(in crate::engine) struct ConvBackward<'a, F> {
+    pub conv: Conv,
+    /// The pool of the same step.
+    pub window: Option<Window>,
+    pub rows: usize,
+    /// Padded images, with slack.
+    pub x: &'a [F],
+    pub weight: &'a [F],
+    /// Gradient of the step's output; already 0 where the ReLU of a step without a pool was off.
+    pub d_out: &'a [F],
+    pub picks: &'a [u8],
+    pub d_weight: Option<&'a mut [F]>,
+    pub d_bias: Option<&'a mut [F]>,
+    /// The gradient of the padded images, with slack.
+    pub d_x: Option<&'a mut Vec<F>>,
+    pub entries: &'a mut Entries<F>,
+    /// Scratch: the weight with whole packs in each row of a filter.
+    pub packed: &'a mut Vec<F>,
+}
+
+impl<F: Real> WithSimd for ConvBackward<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        if self.d_weight.is_some() || self.d_bias.is_some() {
+            self.weight_gradient(simd);
+        }
+        if self.d_x.is_some() {
+            self.input_gradient(simd);
+        }
+    }
+}
+
+/// For each element of a window, how far its patch lies from the patch of the window's first element, in padded rows and columns.
+#[inline(always)]
+fn picked_start(conv: &Conv, window: &Window, y: usize, x: usize, pick: usize) -> usize {
+    // Padding of the window is never picked, so neither subtraction can be below 0 for a pick that is used.
+    let row = (y * window.stride.0 + pick / window.kernel.1).wrapping_sub(window.padding.0);
+    let column = (x * window.stride.1 + pick % window.kernel.1).wrapping_sub(window.padding.1);
+    row.wrapping_mul(conv.stride.0 * conv.row_stride()).wrapping_add(column.wrapping_mul(conv.stride.1 * conv.channels))
+}
+
+impl<F: Real> ConvBackward<'_, F> {
+    #[inline(always)]
+    fn window(&self) -> Window {
+        self.window.unwrap_or_else(|| Window::single(self.conv.out, self.conv.out_height, self.conv.out_width))
+    }
+
+    /// Sums over the batch, channel by channel, with the sums in registers.
+    #[inline(always)]
+    fn weight_gradient<S: Simd>(&mut self, simd: S) {
+        let (conv, window) = (self.conv, self.window());
+        let total = self.rows * window.out_height * window.out_width;
+        let channels = conv.out;
+        let Entries { list, starts } = &mut *self.entries;
+        if list.len() < total * channels {
+            list.resize(total * channels, Entry::default());
+        }
+        starts.clear();
+        starts.resize(channels, 0);
+        let counts = &mut starts[..channels];
+        let image_len = conv.padded_len();
+        let mut offsets = [0; 256];
+        for place in 0..total {
+            let (row, at) = (place / (window.out_height * window.out_width), place % (window.out_height * window.out_width));
+            let (y, x) = (at / window.out_width, at % window.out_width);
+            let d_out = &self.d_out[place * channels..(place + 1) * channels];
+            if self.window.is_some() {
+                for (pick, offset) in offsets[..window.area()].iter_mut().enumerate() {
+                    *offset = picked_start(&conv, &window, y, x, pick).wrapping_add(row * image_len);
+                }
+                let picks = &self.picks[place * channels..(place + 1) * channels];
+                for c in 0..channels {
+                    list[c * total + counts[c]] = Entry { offset: offsets[usize::from(picks[c])], gradient: d_out[c] };
+                    counts[c] += usize::from(picks[c] != OFF && d_out[c] != F::ZERO);
+                }
+            } else {
+                let offset = conv.patch_start(y, x) + row * image_len;
+                for c in 0..channels {
+                    list[c * total + counts[c]] = Entry { offset, gradient: d_out[c] };
+                    counts[c] += usize::from(d_out[c] != F::ZERO);
+                }
+            }
+        }
+        let patch = conv.patch();
+        for c in 0..channels {
+            let entries = &list[c * total..c * total + counts[c]];
+            if let Some(d_bias) = self.d_bias.as_deref_mut() {
+                let mut sum = F::ZERO;
+                for entry in entries {
+                    sum += entry.gradient;
+                }
+                d_bias[c] += sum;
+            }
+            if let Some(d_weight) = self.d_weight.as_deref_mut() {
+                filter_gradient(simd, &conv, self.x, entries, &mut d_weight[c * patch..(c + 1) * patch]);
+            }
+        }
+    }
+
+    /// Scatters each gradient through its filter, position by position.
+    #[inline(always)]
+    fn input_gradient<S: Simd>(&mut self, simd: S) {
+        let (conv, window) = (self.conv, self.window());
+        let lanes = F::lanes::<S>();
+        let (rows, row, channels) = (conv.kernel.0, conv.row(), conv.out);
+        let packs = row.div_ceil(lanes);
+        let line = packs * lanes;
+        let (places, area) = (window.out_height * window.out_width, window.area());
+        // The filters, each row filled up to whole packs with zeros.
+        reserve(self.packed, channels * rows * line);
+        for (source, target) in self.weight.chunks_exact(row).zip(self.packed.chunks_exact_mut(line)) {
+            target[..row].copy_from_slice(source);
+            target[row..].fill(F::ZERO);
+        }
+        // The lists: for each window and each of its elements the filters with a gradient there.
+        let Entries { list, starts } = &mut *self.entries;
+        if list.len() < self.rows * places * channels {
+            list.resize(self.rows * places * channels, Entry::default());
+        }
+        starts.clear();
+        let mut end = 0;
+        for place in 0..self.rows * places {
+            let d_out = &self.d_out[place * channels..(place + 1) * channels];
+            if self.window.is_some() {
+                let picks = &self.picks[place * channels..(place + 1) * channels];
+                let mut counts = [0usize; 256];
+                for c in 0..channels {
+                    counts[usize::from(picks[c])] += usize::from(d_out[c] != F::ZERO);
+                }
+                for count in &mut counts[..area] {
+                    starts.push(end);
+                    end += std::mem::replace(count, end);
+                }
+                for c in 0..channels {
+                    if d_out[c] != F::ZERO && picks[c] != OFF {
+                        let slot = &mut counts[usize::from(picks[c])];
+                        list[*slot] = Entry { offset: c * rows * line, gradient: d_out[c] };
+                        *slot += 1;
+                    }
+                }
+            } else {
+                starts.push(end);
+                for c in 0..channels {
+                    if d_out[c] != F::ZERO {
+                        list[end] = Entry { offset: c * rows * line, gradient: d_out[c] };
+                        end += 1;
+                    }
+                }
+            }
+        }
+        starts.push(end);
+        let image_len = conv.padded_len();
+        let d_x = self.d_x.as_deref_mut().expect("called only with a place for the gradient");
+        reserve(d_x, self.rows * image_len);
+        d_x[..self.rows * image_len + SLACK].fill(F::ZERO);
+        let scatter = Scatter { conv, window, rows: self.rows, list, starts, packed: self.packed, line };
+        for i in 0..rows {
+            let mut pack = 0;
+            while pack < packs {
+                pack += match packs - pack {
+                    left if left >= 10 => scatter.run::<S, 10>(simd, d_x, i, pack * lanes),
+                    left if left >= 5 => scatter.run::<S, 5>(simd, d_x, i, pack * lanes),
+                    left if left >= 2 => scatter.run::<S, 2>(simd, d_x, i, pack * lanes),
+                    _ => scatter.run::<S, 1>(simd, d_x, i, pack * lanes),
+                };
+            }
+        }
+    }
+}
+
+struct Scatter<'a, F> {
+    conv: Conv,
+    window: Window,
+    rows: usize,
+    list: &'a [Entry<F>],
+    starts: &'a [usize],
+    packed: &'a [F],
+    line: usize,
+}
+
+impl<F: Real> Scatter<'_, F> {
+    /// `PACKS` packs from column `from` on of kernel row `i`, for all positions; returns `PACKS`.
+    #[inline(always)]
+    fn run<S: Simd, const PACKS: usize>(&self, simd: S, d_x: &mut [F], i: usize, from: usize) -> usize {
+        let (conv, window) = (&self.conv, &self.window);
+        let width = PACKS * F::lanes::<S>();
+        let filters = &self.packed[i * self.line + from..];
+        let shift = i * conv.row_stride() + from;
+        let area = window.area();
+        let mut list = 0;
+        for row in 0..self.rows {
+            for y in 0..window.out_height {
+                for x in 0..window.out_width {
+                    for pick in 0..area {
+                        let entries = &self.list[self.starts[list]..self.starts[list + 1]];
+                        list += 1;
+                        if entries.is_empty() {
+                            continue;
+                        }
+                        let start = picked_start(conv, window, y, x, pick).wrapping_add(row * conv.padded_len() + shift);
+                        let (target, _) = F::packs_mut::<S>(&mut d_x[start..start + width]);
+                        let (target, _) = target.as_chunks_mut::<PACKS>();
+                        let Some(target) = target.first_mut() else { continue };
+                        let mut sums = *target;
+                        for entry in entries {
+                            let gradient = F::splat(simd, entry.gradient);
+                            let (filter, _) = F::packs::<S>(&filters[entry.offset..entry.offset + width]);
+                            for p in 0..PACKS {
+                                sums[p] = F::pack_mul_add(simd, gradient, filter[p], sums[p]);
+                            }
+                        }
+                        *target = sums;
+                    }
+                }
+            }
+        }
+        PACKS
+    }
+}
+
+/// Adds the gradient of one filter.
+#[inline(always)]
+fn filter_gradient<F: Real, S: Simd>(simd: S, conv: &Conv, x: &[F], entries: &[Entry<F>], d_filter: &mut [F]) {
+    let (lanes, row) = (F::lanes::<S>(), conv.row());
+    let packs = row.div_ceil(lanes);
+    if packs >= 5 {
+        for (i, d_row) in d_filter.chunks_exact_mut(row).enumerate() {
+            let mut pack = 0;
+            while pack < packs {
+                let x = &x[i * conv.row_stride() + pack * lanes..];
+                let target = &mut d_row[pack * lanes..];
+                pack += match packs - pack {
+                    left if left >= 10 => side_by_side::<F, S, 10>(simd, x, entries, target),
+                    left if left >= 5 => side_by_side::<F, S, 5>(simd, x, entries, target),
+                    left if left >= 2 => side_by_side::<F, S, 2>(simd, x, entries, target),
+                    _ => side_by_side::<F, S, 1>(simd, x, entries, target),
+                };
+            }
+        }
+    } else {
+        // Short rows: packs of several rows at once, so that enough sums run side by side.
+        let all = packs * conv.kernel.0;
+        let mut pack = 0;
+        while pack < all {
+            let first = pack;
+            let place = |p: usize| ((first + p) / packs, (first + p) % packs * lanes);
+            pack += match all - pack {
+                left if left >= 10 => apart::<F, S, 10>(simd, conv, x, entries, d_filter, place),
+                left if left >= 5 => apart::<F, S, 5>(simd, conv, x, entries, d_filter, place),
+                left if left >= 3 => apart::<F, S, 3>(simd, conv, x, entries, d_filter, place),
+                _ => apart::<F, S, 1>(simd, conv, x, entries, d_filter, place),
+            };
+        }
+    }
+}
+
+/// `PACKS` neighboring packs of one row of the filter.
+#[inline(always)]
+fn side_by_side<F: Real, S: Simd, const PACKS: usize>(simd: S, x: &[F], entries: &[Entry<F>], target: &mut [F]) -> usize {
+    let width = PACKS * F::lanes::<S>();
+    let mut sums = [F::splat(simd, F::ZERO); PACKS];
+    for entry in entries {
+        let gradient = F::splat(simd, entry.gradient);
+        let (x, _) = F::packs::<S>(&x[entry.offset..entry.offset + width]);
+        for p in 0..PACKS {
+            sums[p] = F::pack_mul_add(simd, gradient, x[p], sums[p]);
+        }
+    }
+    let lanes = F::lanes::<S>();
+    for (p, sum) in sums.into_iter().enumerate() {
+        add_lanes::<F, S>(simd, sum, &mut target[p * lanes..]);
+    }
+    PACKS
+}
+
+/// `PACKS` packs at `place(0)`, `place(1)` ... (row and column of the filter).
+#[inline(always)]
+fn apart<F: Real, S: Simd, const PACKS: usize>(
+    simd: S,
+    conv: &Conv,
+    x: &[F],
+    entries: &[Entry<F>],
+    d_filter: &mut [F],
+    place: impl Fn(usize) -> (usize, usize),
+) -> usize {
+    let lanes = F::lanes::<S>();
+    let shifts: [usize; PACKS] = std::array::from_fn(|p| place(p).0 * conv.row_stride() + place(p).1);
+    let mut sums = [F::splat(simd, F::ZERO); PACKS];
+    for entry in entries {
+        let gradient = F::splat(simd, entry.gradient);
+        for p in 0..PACKS {
+            let at = entry.offset + shifts[p];
+            let (x, _) = F::packs::<S>(&x[at..at + lanes]);
+            sums[p] = F::pack_mul_add(simd, gradient, x[0], sums[p]);
+        }
+    }
+    for (p, sum) in sums.into_iter().enumerate() {
+        let (i, column) = place(p);
+        let row = &mut d_filter[i * conv.row()..(i + 1) * conv.row()];
+        add_lanes::<F, S>(simd, sum, &mut row[column..]);
+    }
+    PACKS
+}
+
+/// Adds as many lanes as there is room for.
+#[inline(always)]
+fn add_lanes<F: Real, S: Simd>(simd: S, sum: F::Pack<S>, target: &mut [F]) {
+    let lanes = F::lanes::<S>();
+    if target.len() >= lanes {
+        let (target, _) = F::packs_mut::<S>(&mut target[..lanes]);
+        target[0] = F::pack_add(simd, target[0], sum);
+    } else {
+        let mut spill = [F::ZERO; SLACK];
+        let (packs, _) = F::packs_mut::<S>(&mut spill[..lanes]);
+        packs[0] = sum;
+        for (target, value) in target.iter_mut().zip(spill) {
+            *target += value;
+        }
+    }
+}

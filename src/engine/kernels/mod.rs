@@ -1,0 +1,168 @@
+//! What a training step computes: convolution, dense layer, normalisation, pooling and update, each forward and backward.
+//!
+//! Activations are channels last (N, H, W, C). A buffer that a kernel reads may be longer than its content says; [`SLACK`] extra
+//! elements let it load whole packs at the end. Kernels know slices and sizes, not layers or models.
+
+mod conv;
+mod conv_back;
+mod linear;
+mod norm;
+mod pool;
+mod update;
+
+pub(super) use conv::{ConvForward, pad, unpad};
+pub(super) use conv_back::{ConvBackward, Entries};
+pub(super) use linear::{LinearBackward, LinearForward};
+pub(super) use norm::{Statistics, norm_backward, norm_forward};
+pub(super) use pool::{pool_backward, pool_forward};
+pub(super) use update::{AddScaled, Term, Update};
+
+use super::real::Real;
+
+/// Extra elements at the end of buffers, at least the lanes of the widest pack.
+pub(super) const SLACK: usize = 16;
+/// In a list of arg-maxima: the ReLU was off, so no gradient passes.
+pub(super) const OFF: u8 = u8::MAX;
+
+/// The geometry of a convolution of one image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Conv {
+    pub channels: usize,
+    pub height: usize,
+    pub width: usize,
+    pub out: usize,
+    pub kernel: (usize, usize),
+    pub stride: (usize, usize),
+    pub padding: (usize, usize),
+    pub out_height: usize,
+    pub out_width: usize,
+}
+
+impl Conv {
+    /// Rows and columns of the image with its border.
+    pub fn padded(&self) -> (usize, usize) {
+        (self.height + 2 * self.padding.0, self.width + 2 * self.padding.1)
+    }
+    pub fn padded_len(&self) -> usize {
+        let (height, width) = self.padded();
+        height * width * self.channels
+    }
+    /// Numbers in one row of the kernel: they lie side by side in the image.
+    pub fn row(&self) -> usize {
+        self.kernel.1 * self.channels
+    }
+    /// Numbers in the whole kernel.
+    pub fn patch(&self) -> usize {
+        self.kernel.0 * self.row()
+    }
+    /// From one row of the padded image to the next.
+    pub fn row_stride(&self) -> usize {
+        self.padded().1 * self.channels
+    }
+    pub fn positions(&self) -> usize {
+        self.out_height * self.out_width
+    }
+    /// Where the patch of output (y, x) begins in the padded image.
+    #[inline(always)]
+    pub fn patch_start(&self, y: usize, x: usize) -> usize {
+        y * self.stride.0 * self.row_stride() + x * self.stride.1 * self.channels
+    }
+}
+
+/// The geometry of a max-pool of one image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Window {
+    pub channels: usize,
+    pub height: usize,
+    pub width: usize,
+    pub kernel: (usize, usize),
+    pub stride: (usize, usize),
+    pub padding: (usize, usize),
+    pub out_height: usize,
+    pub out_width: usize,
+}
+
+impl Window {
+    /// The window of a step without pooling: each value alone.
+    pub fn single(channels: usize, height: usize, width: usize) -> Self {
+        Self { channels, height, width, kernel: (1, 1), stride: (1, 1), padding: (0, 0), out_height: height, out_width: width }
+    }
+    /// Whether the place of a maximum in its window fits a byte, beside [`OFF`].
+    pub fn picks_fit(&self) -> bool {
+        self.area() < usize::from(OFF)
+    }
+    pub fn area(&self) -> usize {
+        self.kernel.0 * self.kernel.1
+    }
+    /// Row and column of element `pick` of window (y, x), where it lies in the image.
+    #[inline(always)]
+    pub fn place(&self, y: usize, x: usize, pick: usize) -> Option<(usize, usize)> {
+        let row = (y * self.stride.0 + pick / self.kernel.1).checked_sub(self.padding.0)?;
+        let column = (x * self.stride.1 + pick % self.kernel.1).checked_sub(self.padding.1)?;
+        (row < self.height && column < self.width).then_some((row, column))
+    }
+}
+
+/// Makes the buffer at least `len` plus slack long; what is there stays.
+pub(super) fn reserve<F: Real>(buffer: &mut Vec<F>, len: usize) {
+    if buffer.len() < len + SLACK {
+        buffer.resize(len + SLACK, F::ZERO);
+    }
+}
+
+/// The greatest value of each channel over a window, and its place in the window; ties go to the first, NaN wins.
+///
+/// `source(pick)` is the row of channels of one element of the window.
+#[inline(always)]
+pub(super) fn greatest<'a, F: Real>(
+    window: &Window,
+    (y, x): (usize, usize),
+    relu: bool,
+    source: impl Fn(usize, usize) -> &'a [F],
+    out: &mut [F],
+    picks: &mut [u8],
+) {
+    let mut first = true;
+    let channels = out.len();
+    let picks = &mut picks[..channels];
+    for pick in 0..window.area() {
+        let Some((row, column)) = window.place(y, x, pick) else { continue };
+        let values = &source(row, column)[..channels];
+        let place = pick as u8;
+        if first {
+            out.copy_from_slice(values);
+            picks.fill(place);
+            first = false;
+        } else {
+            for c in 0..channels {
+                let (value, best) = (values[c], out[c]);
+                let take = value > best || value.is_nan();
+                out[c] = if take { value } else { best };
+                picks[c] = if take { place } else { picks[c] };
+            }
+        }
+    }
+    if relu {
+        for c in 0..channels {
+            let off = out[c] <= F::ZERO;
+            out[c] = if off { F::ZERO } else { out[c] };
+            picks[c] = if off { OFF } else { picks[c] };
+        }
+    }
+}
+
+/// `max(x, 0)` in place; NaN stays, as in torch.
+#[inline(always)]
+pub(super) fn relu<F: Real>(values: &mut [F]) {
+    for value in values {
+        *value = if *value <= F::ZERO { F::ZERO } else { *value };
+    }
+}
+
+/// Clears the gradient wherever the ReLU's output is not positive.
+#[inline(always)]
+pub(super) fn relu_backward<F: Real>(gradient: &mut [F], output: &[F]) {
+    for (gradient, &output) in gradient.iter_mut().zip(output) {
+        *gradient = if output <= F::ZERO { F::ZERO } else { *gradient };
+    }
+}

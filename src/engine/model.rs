@@ -1,0 +1,128 @@
+//! A model: a network, its parameters and buffers, and its mode.
+
+use super::layout::{Entry, StateItem};
+use super::network::Network;
+use super::params::{Buffers, Params};
+use super::real::Real;
+use crate::base::random::{Stream, unit};
+use crate::base::{Fault, Outcome};
+use std::sync::Arc;
+
+/// A named tensor in torch's order: name, shape, values.
+pub type Tensor<F> = (String, Vec<usize>, Vec<F>);
+
+/// A network with numbers. A clone shares them until one of the two is written.
+#[derive(Clone, Debug)]
+pub struct Model<F: Real = f32> {
+    /// The network.
+    pub net: Arc<Network>,
+    /// The parameters, planned by the network's layout.
+    pub params: Params<F>,
+    /// Running statistics and batch counters.
+    pub buffers: Buffers<F>,
+    /// Training mode: normalisation uses and records the batch's statistics. Otherwise it uses the running ones.
+    pub training: bool,
+}
+
+impl<F: Real> Model<F> {
+    /// A model in training mode with PyTorch's default initialisation.
+    ///
+    /// Weights and biases of convolutions and dense layers are uniform in plus or minus 1 / sqrt(inputs of one output);
+    /// normalisations start as the identity. Numbers are drawn in torch's order of parameters and elements.
+    #[must_use]
+    pub fn init(net: Arc<Network>, rng: &mut Stream) -> Self {
+        let layout = net.layout();
+        let mut params = vec![F::ZERO; layout.len];
+        let mut bound = 0.0;
+        for entry in &layout.entries {
+            let len = entry.range.len();
+            let values: Vec<F> = if entry.norm {
+                let value = if entry.name.ends_with(".weight") { F::ONE } else { F::ZERO };
+                vec![value; len]
+            } else {
+                // A bias follows its weight and has the same bound.
+                if entry.shape.len() > 1 {
+                    bound = 1.0 / (entry.shape[1..].iter().product::<usize>() as f64).sqrt();
+                }
+                (0..len).map(|_| F::from_f64((2.0 * unit(rng) - 1.0) * bound)).collect()
+            };
+            layout.import(&mut params, entry, &values).expect("as many values as the entry has");
+        }
+        let mut buffers = vec![F::ZERO; layout.buffers_len];
+        for entry in layout.buffers.iter().filter(|entry| entry.name.ends_with("running_var")) {
+            buffers[entry.range.clone()].fill(F::ONE);
+        }
+        let counters = vec![0; layout.counters.len()];
+        Self { params: params.into(), buffers: Buffers { values: buffers.into(), counters }, training: true, net }
+    }
+    /// A parameter's values in torch's order.
+    #[must_use]
+    pub fn export(&self, entry: &Entry) -> Vec<F> {
+        self.net.layout().export(&self.params, entry)
+    }
+    /// Everything in the order of torch's state dict; a batch counter is a tensor without dimensions.
+    #[must_use]
+    pub fn export_torch(&self) -> Vec<Tensor<F>> {
+        let layout = self.net.layout();
+        let item = |item: &StateItem| match *item {
+            StateItem::Parameter(i) => {
+                let entry = &layout.entries[i];
+                (entry.name.clone(), entry.shape.clone(), layout.export(&self.params, entry))
+            }
+            StateItem::Buffer(i) => {
+                let entry = &layout.buffers[i];
+                (entry.name.clone(), entry.shape.clone(), layout.export_buffer(&self.buffers.values, entry))
+            }
+            StateItem::Counter(i) => (layout.counters[i].clone(), Vec::new(), vec![F::from_f64(self.buffers.counters[i] as f64)]),
+        };
+        layout.state_order().iter().map(item).collect()
+    }
+    /// Takes over tensors in torch's order, in any sequence.
+    ///
+    /// Every parameter must be there. Running statistics and counters that are not there keep their values; names that the network
+    /// does not have are an error.
+    ///
+    /// # Errors
+    /// A stage fault that names the tensor; the model is then unchanged.
+    pub fn import_torch(&mut self, tensors: &[Tensor<F>]) -> Outcome<()> {
+        let net = self.net.clone();
+        let layout = net.layout();
+        let (mut params, mut buffers) = (self.params.to_vec(), self.buffers.clone());
+        let mut seen = vec![false; layout.entries.len()];
+        let check = |name: &str, own: &[usize], shape: &[usize]| {
+            if own == shape { Ok(()) } else { Err(Fault::stage(format!("`{name}` has the shape {shape:?}, but the network's is {own:?}"))) }
+        };
+        for (name, shape, values) in tensors {
+            if let Some(i) = layout.entries.iter().position(|entry| entry.name == *name) {
+                let entry = &layout.entries[i];
+                check(name, &entry.shape, shape)?;
+                layout.import(&mut params, entry, values)?;
+                seen[i] = true;
+            } else if let Some(entry) = layout.buffers.iter().find(|entry| entry.name == *name) {
+                check(name, &entry.shape, shape)?;
+                layout.import_buffer(&mut buffers.values, entry, values)?;
+            } else if let Some(i) = layout.counters.iter().position(|counter| counter == name) {
+                let count = values.first().ok_or_else(|| Fault::stage(format!("`{name}` is empty")))?;
+                buffers.counters[i] = count.to_f64() as u64;
+            } else {
+                return Err(Fault::stage(format!("the network has no `{name}`")));
+            }
+        }
+        if let Some(i) = seen.iter().position(|seen| !seen) {
+            return Err(Fault::stage(format!("`{}` is missing", layout.entries[i].name)));
+        }
+        (self.params, self.buffers) = (params.into(), buffers);
+        Ok(())
+    }
+    /// The same model in other floats, for attacks in double precision.
+    #[must_use]
+    pub fn cast<G: Real>(&self) -> Model<G> {
+        let cast = |values: &[F]| values.iter().map(|v| G::from_f64(v.to_f64())).collect::<Vec<G>>();
+        Model {
+            net: self.net.clone(),
+            params: cast(&self.params).into(),
+            buffers: Buffers { values: cast(&self.buffers.values).into(), counters: self.buffers.counters.clone() },
+            training: self.training,
+        }
+    }
+}

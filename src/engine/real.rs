@@ -1,0 +1,125 @@
+//! The floats that the engine computes in: `f32` for training, `f64` for gradient attacks and tests.
+
+use super::simd::Lanes;
+use std::fmt::{Debug, Display};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
+
+/// A float of the engine.
+pub trait Real:
+    Lanes
+    + Default
+    + PartialEq
+    + PartialOrd
+    + Debug
+    + Display
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + DivAssign
+    + Sum
+{
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// Minus infinity.
+    const NEG_INFINITY: Self;
+
+    /// The nearest value.
+    fn from_f64(value: f64) -> Self;
+    /// The value, exactly.
+    fn to_f64(self) -> f64;
+    /// The nearest value.
+    fn from_usize(value: usize) -> Self;
+    /// `self * a + b`, rounded once on every CPU; slow where the CPU has no such instruction, so not for kernels.
+    fn mul_add(self, a: Self, b: Self) -> Self;
+    /// The exponential.
+    fn exp(self) -> Self;
+    /// The natural logarithm.
+    fn ln(self) -> Self;
+    /// The square root.
+    fn sqrt(self) -> Self;
+    /// The absolute value.
+    fn abs(self) -> Self;
+    /// The hyperbolic tangent.
+    fn tanh(self) -> Self;
+    /// The greater of two values; the other one where one is NaN.
+    fn max(self, other: Self) -> Self;
+    /// The lesser of two values; the other one where one is NaN.
+    fn min(self, other: Self) -> Self;
+    /// Neither NaN nor infinite.
+    fn is_finite(self) -> bool;
+    /// NaN.
+    fn is_nan(self) -> bool;
+}
+
+macro_rules! real {
+    ($float:ty) => {
+        impl Real for $float {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const NEG_INFINITY: Self = <$float>::NEG_INFINITY;
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as $float
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+            #[inline(always)]
+            fn from_usize(value: usize) -> Self {
+                value as $float
+            }
+            #[inline(always)]
+            fn mul_add(self, a: Self, b: Self) -> Self {
+                <$float>::mul_add(self, a, b)
+            }
+            #[inline(always)]
+            fn exp(self) -> Self {
+                <$float>::exp(self)
+            }
+            #[inline(always)]
+            fn ln(self) -> Self {
+                <$float>::ln(self)
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                <$float>::sqrt(self)
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                <$float>::abs(self)
+            }
+            #[inline(always)]
+            fn tanh(self) -> Self {
+                <$float>::tanh(self)
+            }
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                <$float>::max(self, other)
+            }
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                <$float>::min(self, other)
+            }
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                <$float>::is_finite(self)
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                <$float>::is_nan(self)
+            }
+        }
+    };
+}
+
+real!(f32);
+real!(f64);

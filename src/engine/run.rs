@@ -1,0 +1,283 @@
+//! The engine of one worker thread: models forward and backward, several at once.
+//!
+//! It knows neither losses nor updates. Each pass belongs to a slot; a slot remembers its last forward pass, so that two models can
+//! be alive in one joint loss.
+
+use super::kernels::reserve;
+use super::model::Model;
+use super::network::Network;
+use super::params::Buffers;
+use super::real::Real;
+use super::steps::{Record, Scratch};
+use crate::base::{Fault, Outcome};
+use std::sync::Arc;
+
+/// Which parameters get a gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// None: a frozen model.
+    Nothing,
+    /// The base only; the gradient passes through the head.
+    Base,
+    /// The head only; the base is not computed backward.
+    Head,
+    /// Both.
+    All,
+}
+
+impl Parts {
+    /// Whether the base's parameters get a gradient.
+    #[must_use]
+    pub fn base(self) -> bool {
+        matches!(self, Self::Base | Self::All)
+    }
+    /// Whether the head's parameters get a gradient.
+    #[must_use]
+    pub fn head(self) -> bool {
+        matches!(self, Self::Head | Self::All)
+    }
+}
+
+/// The forward pass that a slot remembers.
+#[derive(Debug, Default)]
+struct Slot<F> {
+    record: Record<F>,
+    net: Option<Arc<Network>>,
+    rows: usize,
+    /// Steps that were run.
+    reached: usize,
+}
+
+/// The workspaces of one worker thread. Buffers only grow, so that training allocates nothing after its first step.
+#[derive(Debug, Default)]
+pub struct Engine<F: Real = f32> {
+    slots: Vec<Slot<F>>,
+    scratch: Scratch<F>,
+    pub(super) head: HeadPass<F>,
+}
+
+impl<F: Real> Engine<F> {
+    /// An engine without any workspace yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs the whole model on `rows` samples, `x` = (rows, height, width, channels), and remembers it in `slot`.
+    ///
+    /// In training mode, normalisations use the batch's statistics and mix them into the model's buffers.
+    ///
+    /// # Errors
+    /// A stage fault when the batch is empty or `x` has another length.
+    pub fn forward(&mut self, slot: usize, model: &mut Model<F>, x: &[F], rows: usize) -> Outcome<()> {
+        self.run(slot, model, x, rows, model.net.steps.len())
+    }
+
+    /// Runs the base only, up to the features.
+    ///
+    /// # Errors
+    /// As [`Engine::forward`].
+    pub fn forward_base(&mut self, slot: usize, model: &mut Model<F>, x: &[F], rows: usize) -> Outcome<()> {
+        self.run(slot, model, x, rows, model.net.base_steps)
+    }
+
+    fn run(&mut self, slot: usize, model: &mut Model<F>, x: &[F], rows: usize, steps: usize) -> Outcome<()> {
+        let len = model.net.input().numel();
+        if rows == 0 || x.len() != rows * len {
+            return Err(Fault::stage(format!("a batch of {rows} samples of {len} numbers has {} numbers", x.len())));
+        }
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, Slot::default);
+        }
+        let slot = &mut self.slots[slot];
+        let Model { net, params, buffers, training } = model;
+        slot.record.load(x);
+        slot.record.forward(net, 0..steps, rows, params, buffers, *training, &mut self.scratch);
+        (slot.rows, slot.reached) = (rows, steps);
+        if !slot.net.as_ref().is_some_and(|old| Arc::ptr_eq(old, net)) {
+            slot.net = Some(net.clone());
+        }
+        Ok(())
+    }
+
+    /// The features of the slot's last pass, (rows, features); empty before the first.
+    #[must_use]
+    pub fn features(&self, slot: usize) -> &[F] {
+        match self.slots.get(slot) {
+            Some(Slot { record, net: Some(net), rows, .. }) => record.value(net.base_steps, rows * net.features()),
+            _ => &[],
+        }
+    }
+
+    /// The logits of the slot's last whole pass, (rows, classes); empty when the last pass was of the base only.
+    #[must_use]
+    pub fn logits(&self, slot: usize) -> &[F] {
+        match self.slots.get(slot) {
+            Some(Slot { record, net: Some(net), rows, reached }) if *reached == net.steps.len() => {
+                record.value(*reached, rows * net.classes())
+            }
+            _ => &[],
+        }
+    }
+
+    /// Adds the gradient of a loss to `gradient`, flat as the parameters.
+    ///
+    /// `d_logits` (rows, classes) and `d_features` (rows, features) are the loss's gradients by the two outputs of the slot's last
+    /// pass, whose model it must be, unchanged. What `parts` leaves out is not computed.
+    ///
+    /// # Errors
+    /// A stage fault when the slot's last pass was of another network or of the base only, or a length does not fit.
+    pub fn backward(
+        &mut self,
+        slot: usize,
+        model: &Model<F>,
+        d_logits: Option<&[F]>,
+        d_features: Option<&[F]>,
+        parts: Parts,
+        gradient: &mut [F],
+    ) -> Outcome<()> {
+        let len = model.net.layout().len;
+        if gradient.len() != len {
+            return Err(Fault::stage(format!("a gradient of {} numbers for {len} parameters", gradient.len())));
+        }
+        self.back(slot, model, d_logits, d_features, parts, Some(gradient), false)
+    }
+
+    /// The gradient of a loss by the slot's last input, (rows, height, width, channels); the parameters get none.
+    ///
+    /// # Errors
+    /// As [`Engine::backward`].
+    pub fn backward_input(
+        &mut self,
+        slot: usize,
+        model: &Model<F>,
+        d_logits: Option<&[F]>,
+        d_features: Option<&[F]>,
+        d_input: &mut Vec<F>,
+    ) -> Outcome<()> {
+        self.back(slot, model, d_logits, d_features, Parts::Nothing, None, true)?;
+        d_input.clear();
+        d_input.extend_from_slice(&self.scratch.gradient[..self.slots[slot].rows * model.net.input().numel()]);
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn back(
+        &mut self,
+        slot: usize,
+        model: &Model<F>,
+        d_logits: Option<&[F]>,
+        d_features: Option<&[F]>,
+        parts: Parts,
+        mut gradient: Option<&mut [F]>,
+        input: bool,
+    ) -> Outcome<()> {
+        let net = &model.net;
+        let Some(slot) = self.slots.get_mut(slot).filter(|s| s.net.as_ref().is_some_and(|last| Arc::ptr_eq(last, net))) else {
+            return Err(Fault::internal(format!("slot {slot} holds no forward pass of this network")));
+        };
+        let scratch = &mut self.scratch;
+        let (rows, base, all) = (slot.rows, net.base_steps, net.steps.len());
+        let width = rows * net.features();
+        let below = parts.base() || input;
+        let check = |what: &str, found: usize, len: usize| {
+            if found == len { Ok(()) } else { Err(Fault::internal(format!("{what} of {found} numbers instead of {len}"))) }
+        };
+        if let Some(d_features) = d_features {
+            check("a gradient of features", d_features.len(), width)?;
+        }
+        match d_logits {
+            Some(d_logits) => {
+                check("a gradient of logits", d_logits.len(), rows * net.classes())?;
+                if slot.reached != all {
+                    return Err(Fault::internal("a gradient of logits, but only the base was run forward"));
+                }
+                reserve(&mut scratch.gradient, d_logits.len());
+                scratch.gradient[..d_logits.len()].copy_from_slice(d_logits);
+                let head_gradient = if parts.head() { gradient.as_deref_mut() } else { None };
+                slot.record.backward(net, base..all, rows, &model.params, head_gradient, below, scratch);
+                if let (Some(d_features), true) = (d_features, below) {
+                    for (sum, &value) in scratch.gradient.iter_mut().zip(d_features) {
+                        *sum += value;
+                    }
+                }
+            }
+            None => {
+                reserve(&mut scratch.gradient, width);
+                match d_features {
+                    Some(d_features) => scratch.gradient[..width].copy_from_slice(d_features),
+                    None => scratch.gradient[..width].fill(F::ZERO),
+                }
+            }
+        }
+        if below {
+            let base_gradient = if parts.base() { gradient } else { None };
+            slot.record.backward(net, 0..base, rows, &model.params, base_gradient, input, scratch);
+        }
+        Ok(())
+    }
+
+    /// Runs the head alone on `rows` rows of features; remembers nothing.
+    pub fn head_forward(&mut self, model: &Model<F>, features: &[F], rows: usize, logits: &mut Vec<F>) {
+        self.head.forward(&model.net, &model.params, features, rows, logits);
+    }
+
+    /// The head alone backward from `d_logits` (rows, classes): adds to `gradient` (flat, as long as the parameters; only the head's
+    /// part is touched) and writes `d_features` (rows, features).
+    pub fn head_backward(
+        &mut self,
+        model: &Model<F>,
+        features: &[F],
+        d_logits: &[F],
+        gradient: Option<&mut [F]>,
+        d_features: Option<&mut Vec<F>>,
+    ) {
+        self.head.backward(&model.net, &model.params, features, d_logits, gradient, d_features);
+    }
+}
+
+/// A head without its base, for features from elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct HeadPass<F> {
+    record: Record<F>,
+    scratch: Scratch<F>,
+    /// A head has no buffers.
+    none: Buffers<F>,
+}
+
+impl<F: Real> HeadPass<F> {
+    pub fn forward(&mut self, net: &Network, params: &[F], features: &[F], rows: usize, logits: &mut Vec<F>) {
+        let all = net.steps.len();
+        self.steps(net, params, features, rows, all);
+        logits.clear();
+        logits.extend_from_slice(self.record.value(all, rows * net.classes()));
+    }
+    /// Runs the head's steps up to `end`. The features stand where the base's last value or the input would.
+    fn steps(&mut self, net: &Network, params: &[F], features: &[F], rows: usize, end: usize) {
+        self.record.load_at(net, net.base_steps, &features[..rows * net.features()]);
+        self.record.forward(net, net.base_steps..end, rows, params, &mut self.none, false, &mut self.scratch);
+    }
+    pub fn backward(
+        &mut self,
+        net: &Network,
+        params: &[F],
+        features: &[F],
+        d_logits: &[F],
+        gradient: Option<&mut [F]>,
+        d_features: Option<&mut Vec<F>>,
+    ) {
+        let rows = d_logits.len() / net.classes();
+        // The last step's own output matters to the way back only through its ReLU.
+        let all = net.steps.len();
+        let end = if net.steps[all - 1].relu { all } else { all - 1 };
+        self.steps(net, params, features, rows, end);
+        reserve(&mut self.scratch.gradient, d_logits.len());
+        self.scratch.gradient[..d_logits.len()].copy_from_slice(d_logits);
+        let down = d_features.is_some();
+        self.record.backward(net, net.base_steps..all, rows, params, gradient, down, &mut self.scratch);
+        if let Some(d_features) = d_features {
+            d_features.clear();
+            d_features.extend_from_slice(&self.scratch.gradient[..rows * net.features()]);
+        }
+    }
+}

@@ -1,0 +1,616 @@
+//! Expressions in `{{ }}`: compiled once, evaluated for each combination of the axes that they read.
+//!
+//! Knows names and values, not what they mean.
+
+use super::diagnostic::{Diagnostic, Problems};
+use super::node::{Data, Key, Node, Place, name_of};
+use crate::base::text::nearest;
+use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
+use minijinja::{Environment, ErrorKind, Expression, UndefinedBehavior};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// Compiles expressions; must outlive them.
+pub struct Engine(Environment<'static>);
+
+impl Default for Engine {
+    fn default() -> Self {
+        let mut env = Environment::new();
+        env.set_undefined_behavior(UndefinedBehavior::Strict);
+        Self(env)
+    }
+}
+
+/// The names that an expression may use.
+pub trait Names {
+    /// Whether it is a variable or an axis.
+    fn knows(&self, name: &str) -> bool;
+    /// All of them, for suggestions.
+    fn all(&self) -> Vec<&str>;
+}
+
+impl Names for BTreeSet<String> {
+    fn knows(&self, name: &str) -> bool {
+        self.contains(name)
+    }
+    fn all(&self) -> Vec<&str> {
+        self.iter().map(String::as_str).collect()
+    }
+}
+
+/// The value of a name, in the forms that expressions need.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// With its places.
+    pub node: Node,
+    value: minijinja::Value,
+    // For comparisons a named map is its name: `algorithm != "gpfl"`.
+    name: Option<minijinja::Value>,
+}
+
+impl Bound {
+    /// Binds a value. `named` says that other values of the same axis are named maps: then a bare word has a `.name` too.
+    #[must_use]
+    pub fn new(node: Node, named: bool) -> Self {
+        let json = node.to_value();
+        let name = match &json {
+            Value::Object(map) => name_of(map).map(|(_, name)| name.to_owned()),
+            Value::String(text) if named => Some(text.clone()),
+            _ => None,
+        };
+        let value = match &name {
+            Some(name) => minijinja::Value::from_object(Named { name: name.clone(), json }),
+            None => to_minijinja(&json),
+        };
+        Self { node, value, name: name.map(minijinja::Value::from) }
+    }
+}
+
+/// The values of names while an expression is evaluated.
+#[derive(Clone, Debug, Default)]
+pub struct Scope<'a> {
+    /// By name.
+    pub bound: BTreeMap<&'a str, Arc<Bound>>,
+    /// Why a name may be without a value, such as an axis of other cells: by name, the help.
+    pub absent: BTreeMap<&'a str, String>,
+    /// Names whose values could not be worked out; an error about them is already reported.
+    pub broken: BTreeSet<&'a str>,
+}
+
+/// A map called by its name: printed and compared as the name, indexed as the map.
+#[derive(Debug)]
+struct Named {
+    name: String,
+    json: Value,
+}
+
+impl Object for Named {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Map
+    }
+    fn get_value(self: &Arc<Self>, key: &minijinja::Value) -> Option<minijinja::Value> {
+        let key = key.as_str()?;
+        match &self.json {
+            Value::Object(map) => map.get(key).map(to_minijinja),
+            _ => (key == "name" || key == "kind").then(|| self.name.as_str().into()),
+        }
+    }
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        match &self.json {
+            Value::Object(map) => Enumerator::Values(map.keys().map(|key| key.as_str().into()).collect()),
+            _ => Enumerator::Empty,
+        }
+    }
+    fn is_true(self: &Arc<Self>) -> bool {
+        true
+    }
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// One expression.
+pub struct Program<'e> {
+    place: Place,
+    names: BTreeSet<String>,
+    how: How<'e>,
+}
+
+enum How<'e> {
+    /// Only a name: its value passes through with its own places.
+    Name(String),
+    /// Anything else, with the names of its context: the key there, the name, and whether the name form is meant.
+    Compiled(Expression<'e, 'static>, Vec<(String, String, bool)>),
+}
+
+/// Why an expression has no value.
+pub enum Failure {
+    /// It reads something that is not defined here.
+    Undefined(Box<Diagnostic>),
+    /// Another error.
+    Wrong(Box<Diagnostic>),
+    /// The cause is already reported.
+    Reported,
+}
+
+impl<'e> Program<'e> {
+    /// Compiles the source of an expression without its braces.
+    ///
+    /// # Errors
+    /// A syntax error or an unknown name, at the place.
+    pub fn compile(engine: &'e Engine, source: &str, place: Place, names: &dyn Names) -> Result<Self, Box<Diagnostic>> {
+        let source = source.trim();
+        if source.is_empty() {
+            return Err(Box::new(Diagnostic::error("expression", "an expression is empty").at(place)));
+        }
+        let rewritten = rewrite(source, names);
+        let compiled = engine.0.compile_expression_owned(rewritten).map_err(|error| {
+            let detail = error.detail().unwrap_or("it cannot be read").to_owned();
+            Box::new(
+                Diagnostic::error("expression", format!("`{source}` is not an expression: {detail}"))
+                    .at(place)
+                    .help("expressions look like `alpha * 2`, `'a' if seed == 0 else 'b'`, `name | upper`"),
+            )
+        })?;
+        let mut context = Vec::new();
+        let mut read = BTreeSet::new();
+        let mut undeclared: Vec<String> = compiled.undeclared_variables(false).into_iter().collect();
+        undeclared.sort_unstable();
+        for key in undeclared {
+            if engine.0.globals().any(|(name, _)| name == key) {
+                continue;
+            }
+            let (name, form) = key.strip_prefix(NAME_FORM).map_or((key.clone(), false), |name| (name.to_owned(), true));
+            if !names.knows(&name) {
+                let help = match nearest(&name, names.all()) {
+                    Some(near) => format!("did you mean `{near}`? text needs quotes inside an expression"),
+                    None => "define it under `vars` or `sweep`; text needs quotes inside an expression".to_owned(),
+                };
+                return Err(Box::new(
+                    Diagnostic::error("unknown-name", format!("`{name}` is neither a variable nor an axis")).at(place).help(help),
+                ));
+            }
+            read.insert(name.clone());
+            context.push((key, name, form));
+        }
+        let how = if is_identifier(source) && read.len() == 1 { How::Name(source.to_owned()) } else { How::Compiled(compiled, context) };
+        Ok(Self { place, names: read, how })
+    }
+    /// The names that it reads.
+    #[must_use]
+    pub fn names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+    /// Its value.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn eval(&self, scope: &Scope<'_>) -> Result<Node, Failure> {
+        match &self.how {
+            How::Name(name) => self.look_up(name, scope).map(|bound| bound.node.clone()),
+            How::Compiled(..) => {
+                let value = self.run(scope)?;
+                let json = from_minijinja(&value).map_err(|what| {
+                    Failure::Wrong(Box::new(Diagnostic::error("expression", format!("the expression gives {what}")).at(self.place)))
+                })?;
+                Ok(Node::from_value(self.place, json))
+            }
+        }
+    }
+    /// Its value as a condition. Where it reads something that is not defined, it does not hold.
+    ///
+    /// # Errors
+    /// When it fails otherwise.
+    pub fn holds(&self, scope: &Scope<'_>) -> Result<bool, Failure> {
+        let value = match &self.how {
+            How::Name(name) => self.look_up(name, scope).map(|bound| bound.value.clone()),
+            How::Compiled(..) => self.run(scope),
+        };
+        match value {
+            Ok(value) => Ok(value.is_true()),
+            Err(Failure::Undefined(_)) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+    /// Its value as text.
+    fn print(&self, scope: &Scope<'_>) -> Result<String, Failure> {
+        match &self.how {
+            How::Name(name) => self.look_up(name, scope).map(|bound| bound.value.to_string()),
+            How::Compiled(..) => self.run(scope).map(|value| value.to_string()),
+        }
+    }
+    fn look_up<'s>(&self, name: &str, scope: &'s Scope<'_>) -> Result<&'s Arc<Bound>, Failure> {
+        if let Some(bound) = scope.bound.get(name) {
+            return Ok(bound);
+        }
+        if scope.broken.contains(name) {
+            return Err(Failure::Reported);
+        }
+        Err(Failure::Undefined(Box::new(self.undefined(name, scope))))
+    }
+    fn undefined(&self, name: &str, scope: &Scope<'_>) -> Diagnostic {
+        Diagnostic::error("undefined", format!("`{name}` has no value here")).at(self.place).help_if(scope.absent.get(name).cloned())
+    }
+    fn run(&self, scope: &Scope<'_>) -> Result<minijinja::Value, Failure> {
+        let How::Compiled(code, context) = &self.how else { return Ok(minijinja::Value::UNDEFINED) };
+        if self.names.iter().any(|name| scope.broken.contains(name.as_str())) {
+            return Err(Failure::Reported);
+        }
+        let values = context.iter().filter_map(|(key, name, form)| {
+            let bound = scope.bound.get(name.as_str())?;
+            let value = if *form { bound.name.as_ref().unwrap_or(&bound.value) } else { &bound.value };
+            Some((key.as_str(), value.clone()))
+        });
+        let result = code.eval(minijinja::Value::from_pairs(values));
+        let undefined = || {
+            let name = self.names.iter().find(|name| !scope.bound.contains_key(name.as_str()));
+            match name {
+                Some(name) => self.undefined(name, scope),
+                None => Diagnostic::error("undefined", "the expression reads a part that is not there").at(self.place),
+            }
+        };
+        match result {
+            Ok(value) if value.is_undefined() => Err(Failure::Undefined(Box::new(undefined()))),
+            Ok(value) => Ok(value),
+            Err(error) if error.kind() == ErrorKind::UndefinedError => Err(Failure::Undefined(Box::new(undefined()))),
+            Err(error) => Err(Failure::Wrong(Box::new(
+                Diagnostic::error(
+                    "expression",
+                    format!("the expression fails: {}", error.detail().map_or_else(|| error.kind().to_string(), str::to_owned)),
+                )
+                .at(self.place),
+            ))),
+        }
+    }
+}
+
+/// A tree of values in which text with `{{ }}` is compiled.
+pub enum Code<'e> {
+    /// No expression in it.
+    Const(Node),
+    /// A value that is only one expression; it keeps its type.
+    Expr(Program<'e>),
+    /// Text with expressions in it.
+    Text(Place, Vec<Piece<'e>>),
+    /// A list.
+    List(Place, Vec<Code<'e>>),
+    /// A map.
+    Map(Place, Vec<(Key, Code<'e>)>),
+}
+
+/// A part of a text.
+pub enum Piece<'e> {
+    /// As it stands.
+    Text(String),
+    /// The text of a value.
+    Expr(Program<'e>),
+}
+
+impl<'e> Code<'e> {
+    /// Compiles all expressions of a tree; what cannot be compiled is reported and becomes a hole.
+    pub fn compile(engine: &'e Engine, node: &Node, names: &dyn Names, problems: &mut Problems) -> Self {
+        match &node.data {
+            Data::Scalar(Value::String(text)) if text.contains("{{") || text.contains("{%") => {
+                Self::compile_text(engine, text, node.place, names).unwrap_or_else(|problem| {
+                    problems.push(*problem);
+                    Self::Const(Node::hole(node.place))
+                })
+            }
+            Data::Scalar(_) | Data::Hole => Self::Const(node.clone()),
+            Data::List(items) => {
+                let items: Vec<Self> = items.iter().map(|item| Self::compile(engine, item, names, problems)).collect();
+                if items.iter().all(|item| matches!(item, Self::Const(_))) {
+                    Self::constant(items, node)
+                } else {
+                    Self::List(node.place, items)
+                }
+            }
+            Data::Map(entries) => {
+                let entries: Vec<(Key, Self)> =
+                    entries.iter().map(|(key, value)| (key.clone(), Self::compile(engine, value, names, problems))).collect();
+                Self::Map(node.place, entries)
+            }
+        }
+    }
+    // Holes must survive, so the compiled items are kept rather than the original.
+    fn constant(items: Vec<Self>, node: &Node) -> Self {
+        let items = items.into_iter().filter_map(|item| if let Self::Const(node) = item { Some(node) } else { None }).collect();
+        Self::Const(Node { place: node.place, data: Data::List(items) })
+    }
+    fn compile_text(engine: &'e Engine, text: &str, place: Place, names: &dyn Names) -> Result<Self, Box<Diagnostic>> {
+        let pieces = split(text).map_err(|message| Box::new(Diagnostic::error("expression", message).at(place)))?;
+        if let [Raw::Expr(source)] = pieces.as_slice() {
+            return Ok(Self::Expr(Program::compile(engine, source, place, names)?));
+        }
+        let pieces = pieces
+            .into_iter()
+            .map(|piece| match piece {
+                Raw::Text(text) => Ok(Piece::Text(text)),
+                Raw::Expr(source) => Program::compile(engine, &source, place, names).map(Piece::Expr),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::Text(place, pieces))
+    }
+    /// Where it stands.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        match self {
+            Self::Const(node) => node.place,
+            Self::Expr(program) => program.place,
+            Self::Text(place, _) | Self::List(place, _) | Self::Map(place, _) => *place,
+        }
+    }
+    /// Adds the names that it reads.
+    pub fn names(&self, into: &mut BTreeSet<String>) {
+        match self {
+            Self::Const(_) => {}
+            Self::Expr(program) => into.extend(program.names.iter().cloned()),
+            Self::Text(_, pieces) => {
+                for piece in pieces {
+                    if let Piece::Expr(program) = piece {
+                        into.extend(program.names.iter().cloned());
+                    }
+                }
+            }
+            Self::List(_, items) => items.iter().for_each(|item| item.names(into)),
+            Self::Map(_, entries) => entries.iter().for_each(|(_, value)| value.names(into)),
+        }
+    }
+    /// The value; what has none is reported and becomes a hole.
+    pub fn eval(&self, scope: &Scope<'_>, problems: &mut Problems) -> Node {
+        let mut fail = |place, failure| {
+            match failure {
+                Failure::Undefined(problem) | Failure::Wrong(problem) => problems.push(*problem),
+                Failure::Reported => {}
+            }
+            Node::hole(place)
+        };
+        match self {
+            Self::Const(node) => node.clone(),
+            Self::Expr(program) => program.eval(scope).unwrap_or_else(|failure| fail(program.place, failure)),
+            Self::Text(place, pieces) => {
+                let mut text = String::new();
+                for piece in pieces {
+                    match piece {
+                        Piece::Text(part) => text.push_str(part),
+                        Piece::Expr(program) => match program.print(scope) {
+                            Ok(part) => text.push_str(&part),
+                            Err(failure) => return fail(*place, failure),
+                        },
+                    }
+                }
+                Node::scalar(*place, Value::String(text))
+            }
+            Self::List(place, items) => {
+                Node { place: *place, data: Data::List(items.iter().map(|item| item.eval(scope, problems)).collect()) }
+            }
+            Self::Map(place, entries) => Node {
+                place: *place,
+                data: Data::Map(entries.iter().map(|(key, value)| (key.clone(), value.eval(scope, problems))).collect()),
+            },
+        }
+    }
+}
+
+enum Raw {
+    Text(String),
+    Expr(String),
+}
+
+/// Splits text at `{{ }}`, minding quotes and braces inside the expressions.
+fn split(text: &str) -> Result<Vec<Raw>, String> {
+    if text.contains("{%") {
+        return Err("`{% %}` is not understood here; only `{{ }}` is".to_owned());
+    }
+    let whole = text.trim();
+    let mut pieces = Vec::new();
+    // Spaces around a single expression do not make it text.
+    let mut rest = if whole.starts_with("{{") && expression_end(whole).is_some_and(|end| end == whole.len()) { whole } else { text };
+    while let Some(start) = rest.find("{{") {
+        if start > 0 {
+            pieces.push(Raw::Text(rest[..start].to_owned()));
+        }
+        rest = &rest[start..];
+        let end = expression_end(rest).ok_or("an expression opened with `{{` is not closed with `}}`")?;
+        pieces.push(Raw::Expr(rest[2..end - 2].to_owned()));
+        rest = &rest[end..];
+    }
+    if !rest.is_empty() {
+        pieces.push(Raw::Text(rest.to_owned()));
+    }
+    Ok(pieces)
+}
+
+/// The byte after the `}}` that closes the `{{` at the start.
+fn expression_end(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut i, mut depth, mut quote) = (2, 0usize, None);
+    while i < bytes.len() {
+        match (quote, bytes[i]) {
+            (Some(_), b'\\') => i += 1,
+            (Some(q), b) if b == q => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(bytes[i]),
+            (None, b'{') => depth += 1,
+            (None, b'}') if depth > 0 => depth -= 1,
+            (None, b'}') if bytes.get(i + 1) == Some(&b'}') => return Some(i + 2),
+            _ => {}
+        }
+        i += 1;
+    }
+    None
+}
+
+/// Whether the text is one name.
+#[must_use]
+pub fn is_identifier(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_') && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// What the name form of a name is called inside compiled expressions; users cannot define names that begin so.
+const NAME_FORM: &str = "__name_";
+
+/// Lets `algorithm == "ditto"` and `algorithm in [...]` compare the name of a named map: in such places the name is replaced by its
+/// name form, while `algorithm.mu` and everything else keeps the map.
+fn rewrite(source: &str, names: &dyn Names) -> String {
+    let bytes = source.as_bytes();
+    let mut out = String::with_capacity(source.len() + 16);
+    let mut i = 0;
+    while i < bytes.len() {
+        let b = bytes[i];
+        let start = i;
+        if b == b'"' || b == b'\'' {
+            i += 1;
+            while i < bytes.len() && bytes[i] != b {
+                i += if bytes[i] == b'\\' { 2 } else { 1 };
+            }
+            i = (i + 1).min(bytes.len());
+            while !source.is_char_boundary(i) {
+                i += 1;
+            }
+        } else if b.is_ascii_alphanumeric() || b == b'_' {
+            while i < bytes.len() && (bytes[i].is_ascii_alphanumeric() || bytes[i] == b'_') {
+                i += 1;
+            }
+            let word = &source[start..i];
+            if names.knows(word) && compared(source[..start].trim_end(), source[i..].trim_start()) {
+                out.push_str(NAME_FORM);
+            }
+        } else {
+            i += 1;
+            while !source.is_char_boundary(i) {
+                i += 1;
+            }
+        }
+        out.push_str(&source[start..i]);
+    }
+    out
+}
+
+fn compared(before: &str, after: &str) -> bool {
+    if before.ends_with(['.', '|']) || after.starts_with(['.', '[', '(', '|']) {
+        return false;
+    }
+    let word_then_space =
+        |text: &str, word: &str| text.strip_prefix(word).is_some_and(|rest| rest.starts_with(|c: char| !c.is_alphanumeric() && c != '_'));
+    let after_operator = after.strip_prefix("==").or_else(|| after.strip_prefix("!="));
+    after_operator.is_some_and(|rest| !rest.trim_start().starts_with('{'))
+        || word_then_space(after, "in")
+        || (word_then_space(after, "not") && word_then_space(after[3..].trim_start(), "in"))
+        || before.strip_suffix("==").or_else(|| before.strip_suffix("!=")).is_some_and(|rest| !rest.trim_end().ends_with('}'))
+}
+
+fn to_minijinja(value: &Value) -> minijinja::Value {
+    match value {
+        Value::Null => minijinja::Value::from(()),
+        Value::Bool(b) => (*b).into(),
+        Value::Number(n) => match (n.as_i64(), n.as_u64()) {
+            (Some(i), _) => i.into(),
+            (None, Some(u)) => u.into(),
+            (None, None) => n.as_f64().unwrap_or(0.0).into(),
+        },
+        Value::String(text) => text.as_str().into(),
+        Value::Array(items) => items.iter().map(to_minijinja).collect::<Vec<_>>().into(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), to_minijinja(value))).collect::<BTreeMap<_, _>>().into(),
+    }
+}
+
+fn from_minijinja(value: &minijinja::Value) -> Result<Value, String> {
+    if let Some(named) = value.downcast_object_ref::<Named>() {
+        return Ok(named.json.clone());
+    }
+    Ok(match value.kind() {
+        ValueKind::None => Value::Null,
+        ValueKind::Bool => Value::Bool(value.is_true()),
+        ValueKind::Number if value.is_integer() => {
+            let unsigned = || u64::try_from(value.clone()).map(Value::from).map_err(|_| format!("an integer beyond 64 bits, {value}"));
+            value.as_i64().map_or_else(unsigned, |i| Ok(Value::from(i)))?
+        }
+        ValueKind::Number => {
+            let f = f64::try_from(value.clone()).map_err(|_| format!("{value}, which is not a number"))?;
+            serde_json::Number::from_f64(f).map(Value::Number).ok_or_else(|| format!("{f}, which is not a finite number"))?
+        }
+        ValueKind::String => Value::String(value.as_str().unwrap_or_default().to_owned()),
+        ValueKind::Seq | ValueKind::Iterable => {
+            let items = value.try_iter().map_err(|error| error.to_string())?;
+            Value::Array(items.map(|item| from_minijinja(&item)).collect::<Result<_, _>>()?)
+        }
+        ValueKind::Map => {
+            let mut map = Map::new();
+            for key in value.try_iter().map_err(|error| error.to_string())? {
+                let item = value.get_item(&key).map_err(|error| error.to_string())?;
+                map.insert(key.to_string(), from_minijinja(&item)?);
+            }
+            Value::Object(map)
+        }
+        other => return Err(format!("a value of type {other}, which a parameter cannot have")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const HERE: Place = Place { source: 0, item: 0 };
+
+    fn eval(text: &str, values: &[(&str, Value)]) -> Result<Value, String> {
+        let engine = Engine::default();
+        let names: BTreeSet<String> = values.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut scope = Scope::default();
+        for (name, value) in values {
+            scope.bound.insert(name, Arc::new(Bound::new(Node::from_value(HERE, value.clone()), true)));
+        }
+        let mut problems = Problems::default();
+        let code = Code::compile(&engine, &Node::scalar(HERE, json!(text)), &names, &mut problems);
+        let value = code.eval(&scope, &mut problems).to_value();
+        problems.into_items().first().map_or(Ok(value), |problem| Err(problem.message.clone()))
+    }
+
+    #[test]
+    fn one_expression_keeps_its_type_and_text_around_it_does_not() {
+        let a = [("a", json!(0.5)), ("l", json!([1, 2]))];
+        assert_eq!(eval("{{ a }}", &a), Ok(json!(0.5)));
+        assert_eq!(eval(" {{ a * 2 }} ", &a), Ok(json!(1.0)));
+        assert_eq!(eval("x-{{ a }}-{{ l[0] }}", &a), Ok(json!("x-0.5-1")));
+        assert_eq!(eval("{{ l }}", &a), Ok(json!([1, 2])));
+        assert_eq!(eval("{{ {'k': {'a': a}} }}", &a), Ok(json!({"k": {"a": 0.5}})));
+        assert_eq!(eval("{{ '}}' }}", &a), Ok(json!("}}")));
+        assert_eq!(eval("{{ l | length + 1 }}", &a), Ok(json!(3)));
+    }
+
+    #[test]
+    fn named_maps_compare_by_name_and_keep_their_parameters() {
+        let values = [("algorithm", json!({"name": "ditto", "mu": 0.1})), ("other", json!("fedavg"))];
+        for (text, expected) in [
+            ("{{ algorithm == 'ditto' }}", json!(true)),
+            ("{{ 'ditto' != algorithm }}", json!(false)),
+            ("{{ algorithm in ['ditto', 'gpfl'] }}", json!(true)),
+            ("{{ algorithm not in ['gpfl'] }}", json!(true)),
+            ("{{ algorithm.name == \"ditto\" and algorithm.mu == 0.1 }}", json!(true)),
+            ("{{ algorithm['mu'] }}", json!(0.1)),
+            ("{{ other.name == 'fedavg' }}", json!(true)),
+            ("{{ algorithm if other == 'fedavg' else other }}", json!({"name": "ditto", "mu": 0.1})),
+            ("{{ other if other == 'fedavg' else algorithm }}", json!("fedavg")),
+            ("with {{ algorithm }}", json!("with ditto")),
+            ("{{ 'algorithm == x' }}", json!("algorithm == x")),
+        ] {
+            assert_eq!(eval(text, &values), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_cause() {
+        let a = [("alpha", json!(0.5))];
+        assert_eq!(eval("{{ alhpa }}", &a), Err("`alhpa` is neither a variable nor an axis".to_owned()));
+        assert!(eval("{{ alpha + }}", &a).expect_err("syntax").starts_with("`alpha +` is not an expression"));
+        assert!(eval("{{ alpha", &a).expect_err("open").contains("not closed"));
+        assert!(eval("{% if alpha %}", &a).expect_err("statement").contains("only `{{ }}`"));
+        assert!(eval("{{ alpha | foo }}", &a).expect_err("filter").contains("foo"));
+        assert!(eval("{{ alpha + 'x' }}", &a).is_err());
+        assert!(eval("{{ }}", &a).is_err());
+    }
+}

@@ -1,0 +1,522 @@
+//! From text to a checked pipeline: every stage with its effective parameters, once for each combination of the axes that it reads.
+
+use super::catalog::{Catalog, StageKind};
+use super::check::{Cache, Checker};
+use super::diagnostic::{At, Diagnostic, Diagnostics, Problems, Severity, suggest};
+use super::document::{self, axis_names};
+use super::expr::{Engine, Failure};
+use super::node::{Node, Place, short};
+use super::overrides::Overrides;
+use super::params::Params;
+use super::source::Sources;
+use super::stages::{self, RunOptions, StageCode, run_options};
+use super::sweep::{ABSENT, Cells, SweepCode, scope_of};
+use super::tables::{self, Table, TableCode};
+use super::vars::{self, Vars};
+use crate::base::text::quoted;
+use crate::base::{Fault, Outcome};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A checked pipeline. All expressions are evaluated.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    /// Its `name`, else the name of its file.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// The text of the file itself.
+    pub text: String,
+    /// The axes in the order of the text.
+    pub axes: Vec<Axis>,
+    /// The cells in order; a pipeline without a sweep has one, without coordinates.
+    pub cells: Vec<Cell>,
+    /// The stages, each after those that it needs.
+    pub stages: Vec<Stage>,
+    /// The tables in the order of the text.
+    pub tables: Vec<Table>,
+    /// What is probably not meant.
+    pub warnings: Diagnostics,
+}
+
+/// An axis of the sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// As expressions call it.
+    pub name: String,
+    /// Its values in order.
+    pub values: Vec<Value>,
+}
+
+/// A point of the sweep: for each axis the index of its value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cell(Vec<u32>);
+
+impl Cell {
+    /// The index of its value of an axis, unless the cell does not have the axis.
+    #[must_use]
+    pub fn value(&self, axis: usize) -> Option<usize> {
+        self.0.get(axis).filter(|value| **value != ABSENT).map(|value| *value as usize)
+    }
+}
+
+/// A stage.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// Its name.
+    pub name: String,
+    /// The name of its kind.
+    pub kind: &'static str,
+    /// Indices of the axes that its own expressions read.
+    pub axes: Vec<usize>,
+    /// The stage for each combination of these axes.
+    pub instances: Vec<Instance>,
+    /// For each cell the index of its instance.
+    pub instance_of: Vec<u32>,
+}
+
+/// A stage for one combination of the axes that it reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instance {
+    /// Its effective parameters; references to stages are not among them.
+    pub params: Arc<Params>,
+    /// Its inputs: slot, index of the stage, and the outputs that are read.
+    pub inputs: Vec<(String, usize, &'static [&'static str])>,
+    /// How it is run.
+    pub options: RunOptions,
+}
+
+impl Pipeline {
+    /// The coordinates of a cell, restricted to some axes.
+    #[must_use]
+    pub fn coords(&self, cell: usize, axes: impl IntoIterator<Item = usize>) -> BTreeMap<String, Value> {
+        let cell = &self.cells[cell];
+        axes.into_iter()
+            .filter_map(|axis| Some((self.axes[axis].name.clone(), self.axes[axis].values[cell.value(axis)?].clone())))
+            .collect()
+    }
+    /// The pipeline with everything filled in, for `expand`: axes, cells, and the stages with their effective parameters.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let cells: Vec<Value> = (0..self.cells.len()).map(|cell| json!(self.coords(cell, 0..self.axes.len()))).collect();
+        let stages: Vec<Value> = self
+            .stages
+            .iter()
+            .map(|stage| {
+                let instances: Vec<Value> = stage
+                    .instances
+                    .iter()
+                    .enumerate()
+                    .map(|(index, instance)| {
+                        let cell = stage.instance_of.iter().position(|i| *i as usize == index).unwrap_or(0);
+                        let inputs: BTreeMap<&str, &str> =
+                            instance.inputs.iter().map(|(slot, stage, _)| (slot.as_str(), self.stages[*stage].name.as_str())).collect();
+                        json!({"coords": self.coords(cell, stage.axes.iter().copied()), "params": instance.params.to_map(), "inputs": inputs})
+                    })
+                    .collect();
+                json!({"name": stage.name, "kind": stage.kind, "instances": instances})
+            })
+            .collect();
+        json!({"name": self.name, "cells": cells, "stages": stages})
+    }
+}
+
+/// Reads and checks a pipeline file and what it extends.
+///
+/// # Errors
+/// A storage fault when the file cannot be read; a pipeline or usage fault that sums up the messages otherwise.
+/// Use [`load`] to get at all messages.
+pub fn load_file(path: &Path, overrides: &Overrides, catalog: &dyn Catalog) -> Outcome<Pipeline> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Fault::io("read", path, &error).help("give the path of a pipeline file; `pflpipe new FILE` writes one"))?;
+    load(path, &text, overrides, catalog).map_err(Fault::from)
+}
+
+/// Checks the text of a pipeline. `path` names it in messages, and `extends` is relative to it.
+///
+/// # Errors
+/// All errors at once, in the order of the text.
+pub fn load(path: &Path, text: &str, overrides: &Overrides, catalog: &dyn Catalog) -> Result<Pipeline, Diagnostics> {
+    let mut problems = Problems::default();
+    let mut document = document::read(path, text, overrides, catalog, &mut problems);
+    let pipeline = if document.root.entries().is_some() {
+        build(path, text, &document.root, &mut document.sources, overrides, catalog, &mut problems)
+    } else {
+        None
+    };
+    let failed = problems.errors() > 0;
+    let diagnostics = Diagnostics::new(document.sources, problems);
+    match pipeline {
+        Some(mut pipeline) if !failed => {
+            pipeline.warnings = diagnostics;
+            Ok(pipeline)
+        }
+        _ => Err(diagnostics),
+    }
+}
+
+const SECTIONS: [&str; 7] = ["name", "extends", "vars", "sweep", "defaults", "stages", "tables"];
+
+fn build(
+    path: &Path,
+    text: &str,
+    root: &Node,
+    sources: &mut Sources,
+    overrides: &Overrides,
+    catalog: &dyn Catalog,
+    problems: &mut Problems,
+) -> Option<Pipeline> {
+    let engine = Engine::default();
+    let name = top_level(path, root, problems);
+    let axes = axis_names(root);
+    let vars_section = root.get("vars").filter(|node| !node.is_null());
+    vars::check_names(vars_section, &axes, problems);
+    if let Some(section) = vars_section.filter(|node| node.entries().is_none()) {
+        problems.push(Diagnostic::error("type", format!("`vars` must be a map, found {}", section.describe())).at(section.place));
+    }
+    let mut names: BTreeSet<String> = axes.iter().map(|(name, _)| name.clone()).collect();
+    let axis_set = names.clone();
+    names.extend(vars_section.and_then(Node::entries).unwrap_or(&[]).iter().map(|(key, _)| key.text.to_string()));
+
+    let vars = Vars::compile(&engine, vars_section, &names, axis_set, problems);
+    let sweep = SweepCode::compile(&engine, root.get("sweep"), &overrides.filter, &names, sources, problems);
+    let stages = stages::compile(&engine, root, &names, catalog, problems);
+    let axis_list: Vec<String> = axes.iter().map(|(name, _)| name.clone()).collect();
+    let tables = tables::compile(&engine, root, &axis_list, &stages, &names, catalog, problems);
+
+    unused(&vars, &sweep, &stages, &tables, &axes, sources, problems);
+
+    let constants = vars.constants(problems);
+    let limited: Vec<String> = overrides.sweep.iter().map(|(name, _)| name.clone()).collect();
+    let cells = sweep.expand(&vars, &axes, &constants, &limited, problems);
+    let checked = Instances { vars: &vars, cells: &cells, constants: &constants, problems }.all(&stages)?;
+    let tables = tables.into_iter().map(|code| table(code, &vars, &cells, &constants, &checked, problems)).collect();
+    Some(Pipeline {
+        name,
+        path: path.to_path_buf(),
+        text: text.to_owned(),
+        axes: cells.axes.into_iter().map(|axis| Axis { name: axis.name, values: axis.values }).collect(),
+        cells: cells.cells.into_iter().map(Cell).collect(),
+        stages: checked,
+        tables,
+        warnings: Diagnostics::default(),
+    })
+}
+
+fn top_level(path: &Path, root: &Node, problems: &mut Problems) -> String {
+    for (key, _) in root.entries().unwrap_or(&[]) {
+        if !SECTIONS.contains(&&*key.text) {
+            problems.push(
+                Diagnostic::error("unknown-key", format!("unknown key `{}`", key.text)).at(key.place).help_if(suggest(&key.text, SECTIONS)),
+            );
+        }
+    }
+    let stem = || path.file_stem().map_or_else(|| "pipeline".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    match root.get("name") {
+        None => stem(),
+        Some(node) => match node.text() {
+            Some(text) if !text.trim().is_empty() => text.to_owned(),
+            _ => {
+                problems.push(Diagnostic::error("type", format!("`name` must be text, found {}", node.describe())).at(node.place));
+                stem()
+            }
+        },
+    }
+}
+
+/// Reports axes and variables that nothing reads: more often a misspelling than a wish.
+fn unused(
+    vars: &Vars<'_>,
+    sweep: &SweepCode<'_>,
+    stages: &[StageCode<'_, '_>],
+    tables: &[TableCode<'_>],
+    axes: &[(String, Place)],
+    sources: &Sources,
+    problems: &mut Problems,
+) {
+    let mut by_stages = BTreeSet::new();
+    stages.iter().for_each(|stage| stage.names(&mut by_stages));
+    let mut used = by_stages.clone();
+    sweep.names(&mut used);
+    for table in tables {
+        if let Some(filter) = &table.filter {
+            used.extend(filter.names().iter().cloned());
+        }
+    }
+    let read = vars.reads(&by_stages).axes;
+    let all_params: Vec<String> =
+        stages.iter().flat_map(|stage| stage.kind.shape.fields.iter().map(|field| field.name.to_owned())).collect();
+    // Where a stage could not be read at all, what it would have used is unknown.
+    if problems.errors() > 0 {
+        return;
+    }
+    for (name, place) in axes.iter().filter(|(name, _)| !read.contains(name)) {
+        let help = if all_params.contains(name) {
+            format!("write `{name}: \"{{{{ {name} }}}}\"` in the stage that it is for")
+        } else {
+            let near = crate::base::text::nearest(
+                name,
+                axes.iter().map(|(n, _)| n.as_str()).filter(|n| n != name).chain(all_params.iter().map(String::as_str)),
+            );
+            match near {
+                Some(near) => format!("did you mean `{near}`? an axis enters a stage by `\"{{{{ {name} }}}}\"`"),
+                None => format!("use it in a stage by `\"{{{{ {name} }}}}\"`, or remove it"),
+            }
+        };
+        problems.push(Diagnostic::error("unused-axis", format!("no stage reads the axis `{name}`")).at(*place).help(help));
+    }
+    for (name, place) in vars.unused(&used) {
+        // A file that is extended by many may define more than each of them needs.
+        let own = place.source == 0 || sources.get(usize::from(place.source)).is_some_and(|source| source.command_line);
+        let diagnostic = if own { Diagnostic::error } else { Diagnostic::warning };
+        problems.push(
+            diagnostic("unused-variable", format!("nothing reads the variable `{name}`"))
+                .at(place)
+                .help(format!("use it by `\"{{{{ {name} }}}}\"`, or remove it")),
+        );
+    }
+}
+
+/// Evaluates and checks every stage for every combination of the axes that it reads.
+struct Instances<'a, 'e> {
+    vars: &'a Vars<'e>,
+    cells: &'a Cells,
+    constants: &'a super::expr::Scope<'a>,
+    problems: &'a mut Problems,
+}
+
+/// After so many errors in a stage, its other combinations are not looked at.
+const ENOUGH: usize = 20;
+
+struct Draft {
+    instances: Vec<(Params, Vec<super::check::Reference>, RunOptions)>,
+    instance_of: Vec<u32>,
+    axes: Vec<usize>,
+}
+
+impl<'e> Instances<'_, 'e> {
+    fn all(mut self, stages: &[StageCode<'e, '_>]) -> Option<Vec<Stage>> {
+        let kinds: BTreeMap<&str, &'static str> = stages.iter().map(|stage| (stage.name.as_str(), kind_name(stage.kind))).collect();
+        let mut cache = Cache::default();
+        let drafts: Vec<Draft> = stages.iter().map(|stage| self.stage(stage, &kinds, &mut cache)).collect();
+        let order = self.order(stages, &drafts)?;
+        if self.problems.errors() > 0 {
+            return None;
+        }
+        let mut position = vec![0; stages.len()];
+        order.iter().enumerate().for_each(|(new, old)| position[*old] = new);
+        let index: HashMap<&str, usize> = stages.iter().enumerate().map(|(i, stage)| (stage.name.as_str(), position[i])).collect();
+        let mut sorted: Vec<(usize, Stage)> = stages
+            .iter()
+            .zip(drafts)
+            .enumerate()
+            .map(|(i, (stage, draft))| {
+                let instances = draft
+                    .instances
+                    .into_iter()
+                    .map(|(params, references, options)| Instance {
+                        params: Arc::new(params),
+                        inputs: references.into_iter().filter_map(|r| Some((r.slot, *index.get(r.stage.as_str())?, r.outputs))).collect(),
+                        options,
+                    })
+                    .collect();
+                let kind = kind_name(stage.kind);
+                (position[i], Stage { name: stage.name.clone(), kind, axes: draft.axes, instances, instance_of: draft.instance_of })
+            })
+            .collect();
+        sorted.sort_by_key(|(position, _)| *position);
+        Some(sorted.into_iter().map(|(_, stage)| stage).collect())
+    }
+
+    fn stage(&mut self, stage: &StageCode<'e, '_>, kinds: &BTreeMap<&str, &'static str>, cache: &mut Cache) -> Draft {
+        let mut names = BTreeSet::new();
+        stage.names(&mut names);
+        let reads = self.vars.reads(&names);
+        let axes: Vec<usize> =
+            self.cells.axes.iter().enumerate().filter(|(_, axis)| reads.axes.contains(&axis.name)).map(|(index, _)| index).collect();
+        let mut from_expressions = HashSet::new();
+        stage.expression_places(&mut from_expressions);
+        let mut draft = Draft { instances: Vec::new(), instance_of: Vec::with_capacity(self.cells.cells.len()), axes };
+        let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
+        let before = self.problems.errors();
+        let nothing = vec![vec![ABSENT; self.cells.axes.len()]];
+        // Without sound cells the stage is still checked, but for what the axes would bring.
+        let cells = if self.cells.sound { &self.cells.cells } else { &nothing };
+        for cell in cells {
+            let key: Vec<u32> = draft.axes.iter().map(|axis| cell[*axis]).collect();
+            if let Some(instance) = known.get(&key) {
+                draft.instance_of.push(*instance);
+                continue;
+            }
+            let mut scope = scope_of(&self.cells.axes, self.vars, self.constants, &reads, cell, self.problems);
+            if !self.cells.sound {
+                scope.broken.extend(draft.axes.iter().map(|axis| self.cells.axes[*axis].name.as_str()));
+                scope.broken.extend(reads.varying.iter().map(String::as_str));
+            }
+            let first = self.problems.len();
+            let params = stage.params.eval(&scope, self.problems);
+            let options: BTreeMap<&'static str, Node> =
+                stage.options.iter().map(|(name, code)| (*name, code.eval(&scope, self.problems))).collect();
+            let mut checker = Checker {
+                stage: &stage.name,
+                stages: kinds,
+                inherited: &stage.inherited,
+                cache,
+                problems: self.problems,
+                references: Vec::new(),
+            };
+            let params = checker.stage(&stage.kind.shape, &params);
+            let references = checker.references;
+            let options = run_options(&stage.name, &options, self.problems);
+            for problem in self.problems.since(first) {
+                if let (At::Place(place), false) = (problem.at, draft.axes.is_empty())
+                    && problem.label.is_empty()
+                    && from_expressions.contains(&place)
+                {
+                    problem.label = format!("in the cell {}", self.cells.label(cell, &draft.axes));
+                }
+            }
+            let instance = u32::try_from(draft.instances.len()).unwrap_or(u32::MAX);
+            draft.instances.push((params, references, options));
+            draft.instance_of.push(instance);
+            known.insert(key, instance);
+            if self.problems.errors() >= before + ENOUGH {
+                break;
+            }
+        }
+        draft
+    }
+
+    /// The stages in an order in which each comes after those that it needs, otherwise as in the text.
+    fn order(&mut self, stages: &[StageCode<'e, '_>], drafts: &[Draft]) -> Option<Vec<usize>> {
+        let index: HashMap<&str, usize> = stages.iter().enumerate().map(|(i, stage)| (stage.name.as_str(), i)).collect();
+        let mut needs: Vec<BTreeMap<usize, Place>> = vec![BTreeMap::new(); stages.len()];
+        for (i, draft) in drafts.iter().enumerate() {
+            for reference in draft.instances.iter().flat_map(|(_, references, _)| references) {
+                if let Some(target) = index.get(reference.stage.as_str()) {
+                    needs[i].entry(*target).or_insert(reference.place);
+                }
+            }
+        }
+        let mut order = Vec::new();
+        let mut placed = vec![false; stages.len()];
+        while order.len() < stages.len() {
+            let next = (0..stages.len()).find(|i| !placed[*i] && needs[*i].keys().all(|need| placed[*need]));
+            if let Some(next) = next {
+                placed[next] = true;
+                order.push(next);
+                continue;
+            }
+            let mut path = vec![(0..stages.len()).find(|i| !placed[*i])?];
+            let circle = loop {
+                let last = path[path.len() - 1];
+                let next = *needs[last].keys().find(|need| !placed[**need])?;
+                match path.iter().position(|i| *i == next) {
+                    Some(start) => break path.split_off(start),
+                    None => path.push(next),
+                }
+            };
+            let names: Vec<&str> = circle.iter().chain([&circle[0]]).map(|i| stages[*i].name.as_str()).collect();
+            let at = needs[circle[circle.len() - 1]][&circle[0]];
+            self.problems.push(
+                Diagnostic::error("cycle", format!("stages need each other: {}", names.join(" -> ")))
+                    .at(at)
+                    .label("this closes the circle")
+                    .help("one of them must do without the other"),
+            );
+            return None;
+        }
+        Some(order)
+    }
+}
+
+fn kind_name(kind: &StageKind) -> &'static str {
+    kind.name
+}
+
+impl Cells {
+    /// `alpha=0.1, seed=0`.
+    fn label(&self, cell: &[u32], axes: &[usize]) -> String {
+        let parts = axes.iter().filter_map(|axis| {
+            let axis_values = &self.axes[*axis];
+            Some(format!("{}={}", axis_values.name, short(axis_values.values.get(cell[*axis] as usize)?)))
+        });
+        parts.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Fills in the cells of a table, and makes sure that no axis is mixed up silently.
+fn table(
+    code: TableCode<'_>,
+    vars: &Vars<'_>,
+    cells: &Cells,
+    constants: &super::expr::Scope<'_>,
+    stages: &[Stage],
+    problems: &mut Problems,
+) -> Table {
+    let mut table = code.table;
+    let reads = code.filter.as_ref().map(|program| vars.reads(program.names())).unwrap_or_default();
+    for (index, cell) in cells.cells.iter().enumerate() {
+        let holds =
+            code.filter.as_ref().map_or(Ok(true), |program| program.holds(&scope_of(&cells.axes, vars, constants, &reads, cell, problems)));
+        match holds {
+            Ok(true) => table.cells.push(index),
+            Ok(false) | Err(Failure::Reported) => {}
+            Err(Failure::Undefined(problem) | Failure::Wrong(problem)) => {
+                problems.push(*problem);
+                return table;
+            }
+        }
+    }
+    if table.cells.is_empty() && !cells.cells.is_empty() {
+        problems.push(Diagnostic::warning("table", format!("no cell fits the `where` of table `{}`", table.name)).at(code.place));
+    }
+    let mut axes = BTreeSet::new();
+    for measure in &table.values {
+        if let Some(stage) = stages.iter().position(|stage| stage.name == measure.stage) {
+            axes.extend(all_axes(stages, stage));
+        }
+    }
+    let named = |name: &String| table.rows.contains(name) || table.columns.contains(name) || table.over.contains(name);
+    let mixed: Vec<&str> = axes
+        .into_iter()
+        .filter(|axis| !named(&cells.axes[*axis].name))
+        .filter(|axis| table.cells.iter().map(|cell| cells.cells[*cell][*axis]).collect::<BTreeSet<_>>().len() > 1)
+        .map(|axis| cells.axes[axis].name.as_str())
+        .collect();
+    if !mixed.is_empty() {
+        let what = if mixed.len() == 1 { "axis" } else { "axes" };
+        problems.push(
+            Diagnostic::error(
+                "mixed-axis",
+                format!("table `{}` does not say what becomes of the {what} {}", table.name, quoted(mixed.iter().copied())),
+            )
+            .at(code.place)
+            .help(format!("add it to `rows` or `columns`, take the mean by `over: [{}]`, or choose by `where`", mixed.join(", "))),
+        );
+    }
+    table
+}
+
+/// The axes that a stage or one of its inputs reads.
+fn all_axes(stages: &[Stage], stage: usize) -> BTreeSet<usize> {
+    let mut axes = BTreeSet::new();
+    let (mut open, mut seen) = (vec![stage], BTreeSet::new());
+    while let Some(stage) = open.pop() {
+        if seen.insert(stage) {
+            axes.extend(stages[stage].axes.iter().copied());
+            open.extend(stages[stage].instances.iter().flat_map(|instance| instance.inputs.iter().map(|(_, input, _)| *input)));
+        }
+    }
+    axes
+}
+
+impl Diagnostics {
+    /// Whether any message is an error.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.items().iter().any(|item| item.diagnostic.severity == Severity::Error)
+    }
+}

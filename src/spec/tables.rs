@@ -1,0 +1,326 @@
+//! The section `tables`: which axes become rows and columns, and which value of which stage is shown.
+//!
+//! Knows names only; what a table looks like is decided elsewhere.
+
+use super::catalog::Catalog;
+use super::diagnostic::{Diagnostic, Problems, suggest};
+use super::expr::{Engine, Names, Program};
+use super::node::{Data, Key, Node, Place};
+use super::stages::StageCode;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Which value is best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Best {
+    /// The greatest.
+    #[default]
+    Max,
+    /// The least.
+    Min,
+}
+
+/// A value of a stage: `run.test_accuracy.best`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// The stage.
+    pub stage: String,
+    /// What was measured.
+    pub metric: String,
+    /// Which of the measurements: `best`, `last` ...
+    pub selector: String,
+}
+
+/// One table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Its name.
+    pub name: String,
+    /// Axes that span the rows, outermost first.
+    pub rows: Vec<String>,
+    /// Axes that span the columns, outermost first.
+    pub columns: Vec<String>,
+    /// The values; more than one where `value` is a list.
+    pub values: Vec<Measure>,
+    /// Axes over which mean and deviation are taken.
+    pub over: Vec<String>,
+    /// A published table to compare with.
+    pub compare: Option<String>,
+    /// Which value is marked; where absent, the metric decides.
+    pub best: Option<Best>,
+    /// The caption.
+    pub title: Option<String>,
+    /// Formats to write, where the table chooses; empty otherwise.
+    pub formats: Vec<String>,
+    /// Digits after the point, 0 to 10, where the table chooses.
+    pub digits: Option<u8>,
+    /// Whether fractions are shown in percent, where the table chooses.
+    pub percent: Option<bool>,
+    /// Indices of the cells that it shows, in order.
+    pub cells: Vec<usize>,
+    /// The text of its `where`.
+    pub filter: Option<String>,
+}
+
+/// A table with its filter compiled.
+pub struct TableCode<'e> {
+    /// All but the cells.
+    pub table: Table,
+    /// Where its name stands.
+    pub place: Place,
+    /// The condition of the cells that it shows.
+    pub filter: Option<Program<'e>>,
+}
+
+const KEYS: [&str; 13] =
+    ["rows", "columns", "value", "values", "over", "compare", "best", "title", "formats", "format", "digits", "percent", "where"];
+const FORMATS: [&str; 6] = ["term", "md", "latex", "csv", "json", "html"];
+
+/// Checks the section.
+pub fn compile<'e>(
+    engine: &'e Engine,
+    root: &Node,
+    axes: &[String],
+    stages: &[StageCode<'_, '_>],
+    names: &dyn Names,
+    catalog: &dyn Catalog,
+    problems: &mut Problems,
+) -> Vec<TableCode<'e>> {
+    let mut tables = Vec::new();
+    let Some(section) = root.get("tables").filter(|node| !node.is_null()) else { return tables };
+    let Some(entries) = section.entries() else {
+        problems
+            .push(Diagnostic::error("type", format!("`tables` must be a map of tables, found {}", section.describe())).at(section.place));
+        return tables;
+    };
+    for (key, node) in entries {
+        let Some(inside) = node.entries() else {
+            let at = if node.is_null() { key.place } else { node.place };
+            problems.push(
+                Diagnostic::error("type", format!("table `{}` must be a map, found {}", key.text, node.describe()))
+                    .at(at)
+                    .help("write `{rows: ..., columns: ..., value: stage.metric.selector}`"),
+            );
+            continue;
+        };
+        let mut section = Section { key, axes, stages, catalog, problems };
+        for (inner, _) in inside {
+            if !KEYS.contains(&&*inner.text) && &*inner.text != "filter" {
+                let help = suggest(&inner.text, KEYS);
+                section.say("unknown-key", format!("unknown key `{}` in table `{}`", inner.text, key.text), inner.place, help);
+            }
+        }
+        let mut table = section.table(node);
+        let condition = node.get("where").or_else(|| node.get("filter"));
+        let mut filter = None;
+        if let Some(condition) = condition.filter(|node| !node.is_null()) {
+            match condition.text() {
+                Some(text) => {
+                    let source = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or(text).trim();
+                    table.filter = Some(source.to_owned());
+                    match Program::compile(engine, source, condition.place, names) {
+                        Ok(program) => filter = Some(program),
+                        Err(problem) => section.problems.push(*problem),
+                    }
+                }
+                None => {
+                    section.say("type", format!("`where` must be an expression, found {}", condition.describe()), condition.place, None)
+                }
+            }
+        }
+        tables.push(TableCode { table, place: key.place, filter });
+    }
+    tables
+}
+
+struct Section<'a> {
+    key: &'a Key,
+    axes: &'a [String],
+    stages: &'a [StageCode<'a, 'a>],
+    catalog: &'a dyn Catalog,
+    problems: &'a mut Problems,
+}
+
+impl Section<'_> {
+    fn say(&mut self, code: &'static str, message: String, place: Place, help: Option<String>) {
+        self.problems.push(Diagnostic::error(code, message).at(place).help_if(help));
+    }
+
+    fn table(&mut self, node: &Node) -> Table {
+        let rows = self.axes_of(node, "rows");
+        let columns = self.axes_of(node, "columns");
+        let over = self.axes_of(node, "over");
+        let mut seen = BTreeSet::new();
+        for (axis, place) in rows.iter().chain(&columns).chain(&over) {
+            if !seen.insert(axis.as_str()) {
+                self.say("table", format!("table `{}` uses axis `{axis}` twice", self.key.text), *place, None);
+            }
+        }
+        let given = node.get("value").or_else(|| node.get("values"));
+        let values = match given {
+            None => {
+                let help = self.stages.last().map(|stage| format!("write `value: {}.METRIC.SELECTOR`", stage.name));
+                self.say("missing", format!("`value` of table `{}` is missing", self.key.text), self.key.place, help);
+                Vec::new()
+            }
+            Some(node) => match texts(node) {
+                Some(values) => values.iter().filter_map(|(text, place)| self.measure(text, *place)).collect(),
+                None => {
+                    let message = format!("`value` must be text such as `run.test_accuracy.best`, found {}", node.describe());
+                    self.say("type", message, node.place, None);
+                    Vec::new()
+                }
+            },
+        };
+        let compare = self.word(node, "compare");
+        if let Some((name, place)) = &compare {
+            let published = self.catalog.published();
+            if !published.contains(&name.as_str()) {
+                self.say(
+                    "unknown-table",
+                    format!("there is no published table `{name}`"),
+                    *place,
+                    suggest(name, published.iter().copied()),
+                );
+            }
+        }
+        let best = self.word(node, "best").and_then(|(word, place)| match word.as_str() {
+            "max" => Some(Best::Max),
+            "min" => Some(Best::Min),
+            _ => {
+                self.say("choice", format!("`best` must be `max` or `min`, found `{word}`"), place, None);
+                None
+            }
+        });
+        let title = self.word(node, "title").map(|(text, _)| text);
+        let formats = node.get("formats").or_else(|| node.get("format")).and_then(texts).unwrap_or_default();
+        for (format, place) in &formats {
+            if !FORMATS.contains(&format.as_str()) {
+                self.say("choice", format!("`{format}` is not a format of tables"), *place, suggest(format, FORMATS));
+            }
+        }
+        let digits = node.get("digits").and_then(|node| match &node.data {
+            Data::Scalar(Value::Number(n)) if n.as_u64().is_some_and(|n| n <= 10) => n.as_u64().and_then(|n| u8::try_from(n).ok()),
+            _ => {
+                self.say("type", format!("`digits` must be an integer from 0 to 10, found {}", node.describe()), node.place, None);
+                None
+            }
+        });
+        let percent = node.get("percent").and_then(|node| match &node.data {
+            Data::Scalar(Value::Bool(b)) => Some(*b),
+            _ => {
+                self.say("type", format!("`percent` must be `true` or `false`, found {}", node.describe()), node.place, None);
+                None
+            }
+        });
+        let names = |list: Vec<(String, Place)>| list.into_iter().map(|(name, _)| name).collect();
+        Table {
+            name: self.key.text.to_string(),
+            rows: names(rows),
+            columns: names(columns),
+            values,
+            over: names(over),
+            compare: compare.map(|(name, _)| name),
+            best,
+            title,
+            formats: names(formats),
+            digits,
+            percent,
+            cells: Vec::new(),
+            filter: None,
+        }
+    }
+
+    fn word(&mut self, node: &Node, name: &str) -> Option<(String, Place)> {
+        let node = node.get(name)?;
+        match node.text() {
+            Some(text) => Some((text.to_owned(), node.place)),
+            None => {
+                self.say(
+                    "type",
+                    format!("`{name}` of table `{}` must be text, found {}", self.key.text, node.describe()),
+                    node.place,
+                    None,
+                );
+                None
+            }
+        }
+    }
+
+    fn axes_of(&mut self, node: &Node, name: &str) -> Vec<(String, Place)> {
+        let Some(node) = node.get(name) else { return Vec::new() };
+        let Some(axes) = texts(node) else {
+            let message = format!("`{name}` of table `{}` must name axes, found {}", self.key.text, node.describe());
+            self.say("type", message, node.place, suggest("", self.axes.iter().map(String::as_str)));
+            return Vec::new();
+        };
+        for (axis, place) in &axes {
+            if !self.axes.contains(axis) {
+                let help = suggest(axis, self.axes.iter().map(String::as_str));
+                self.say(
+                    "unknown-axis",
+                    format!("`{name}` of table `{}` names `{axis}`, which is not an axis", self.key.text),
+                    *place,
+                    help,
+                );
+            }
+        }
+        axes
+    }
+
+    fn measure(&mut self, text: &str, place: Place) -> Option<Measure> {
+        let parts: Vec<&str> = text.split('.').collect();
+        let stage_names = || self.stages.iter().map(|stage| stage.name.as_str());
+        let Some(stage) = self.stages.iter().find(|stage| stage.name == parts[0]) else {
+            let help = suggest(parts[0], stage_names());
+            self.say("unknown-stage", format!("`{text}` names `{}`, which is not a stage", parts[0]), place, help);
+            return None;
+        };
+        let (metrics, selectors) = self.catalog.metrics(stage.kind.name);
+        if metrics.is_empty() {
+            let message = format!("`{text}` names `{}`, but stages of kind `{}` measure nothing", parts[0], stage.kind.name);
+            let measuring =
+                self.stages.iter().filter(|stage| !self.catalog.metrics(stage.kind.name).0.is_empty()).map(|stage| stage.name.as_str());
+            let help = suggest("", measuring.collect::<Vec<_>>());
+            self.say("no-metrics", message, place, help);
+            return None;
+        }
+        let [_, metric, selector] = parts.as_slice() else {
+            let help = format!(
+                "metrics: {}; selectors: {}",
+                crate::base::text::quoted(metrics.iter().copied()),
+                crate::base::text::quoted(selectors.iter().copied())
+            );
+            self.say("value", format!("`{text}` is not of the form `stage.metric.selector`"), place, Some(help));
+            return None;
+        };
+        let mut sound = true;
+        if !metrics.contains(metric) {
+            self.say(
+                "unknown-metric",
+                format!("`{metric}` is not measured by stages of kind `{}`", stage.kind.name),
+                place,
+                suggest(metric, metrics.iter().copied()),
+            );
+            sound = false;
+        }
+        if !selectors.contains(selector) {
+            self.say(
+                "unknown-selector",
+                format!("`{selector}` does not select a measurement"),
+                place,
+                suggest(selector, selectors.iter().copied()),
+            );
+            sound = false;
+        }
+        sound.then(|| Measure { stage: parts[0].to_owned(), metric: (*metric).to_owned(), selector: (*selector).to_owned() })
+    }
+}
+
+/// Text or a list of texts.
+fn texts(node: &Node) -> Option<Vec<(String, Place)>> {
+    match node.items() {
+        Some(items) => items.iter().map(|item| Some((item.text()?.to_owned(), item.place))).collect(),
+        None => Some(vec![(node.text()?.to_owned(), node.place)]),
+    }
+}
