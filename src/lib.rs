@@ -9,8 +9,14 @@
 //!
 //! [`ARCHITECTURE.md`](https://docs.rs/crate/pflpipe) describes each part.
 
+pub mod algorithms;
 pub mod base;
+pub mod catalog;
+pub mod data;
 pub mod engine;
+pub mod exec;
+pub mod fl;
+pub mod models;
 pub mod plan;
 pub mod spec;
 pub mod stage;

@@ -56,6 +56,12 @@ pub fn norm<F: Real>(parts: &[&[F]]) -> F {
     F::from_f64(sum.sqrt())
 }
 
+/// The Euclidean distance of two vectors, summed in `f64`.
+pub fn distance<F: Real>(a: &[F], b: &[F]) -> F {
+    let sum: f64 = a.iter().zip(b).map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum();
+    F::from_f64(sum.sqrt())
+}
+
 /// Scales the gradients by `max_norm / (norm + 1e-6)` where that is below 1, and returns the norm before (torch's
 /// `clip_grad_norm_`).
 pub fn clip<F: Real>(gradients: &mut [&mut [F]], max_norm: F) -> F {

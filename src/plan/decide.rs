@@ -124,22 +124,22 @@ fn decide_one(plan: &Plan, id: NodeId, earlier: &[Decision], history: &dyn Histo
             Decision::Maybe { after } => return Decision::Maybe { after: *after },
         }
     }
-    let Some(key) = key_of(plan, id, earlier) else {
+    let digest_of = |node, output: &str| digest(earlier, node, output);
+    let Some(key) = plan.digest(id, &digest_of) else {
         // A stored result without an output that is read now: its stage has to run again first.
         let after = node.inputs.iter().find(|input| input.outputs.iter().any(|output| digest(earlier, input.node, output).is_none()));
         return Decision::Maybe { after: after.map_or(id, |input| input.node) };
     };
     if forced(id) {
-        return Decision::Run { key: key.key, reason: Reason::Forced };
+        return Decision::Run { key, reason: Reason::Forced };
     }
-    match history.outputs(&key.key) {
-        Some(outputs) if plan.kind(node).outputs.iter().all(|output| outputs.contains_key(*output)) => {
-            Decision::Cached { key: key.key, outputs }
-        }
-        Some(_) => Decision::Run { key: key.key, reason: Reason::OutputsGone },
+    match history.outputs(&key) {
+        Some(outputs) if plan.kind(node).outputs.iter().all(|output| outputs.contains_key(*output)) => Decision::Cached { key, outputs },
+        Some(_) => Decision::Run { key, reason: Reason::OutputsGone },
         None => {
-            let reason = reason(&key.manifest, &history.nearest(&node.stage, node.kind, &node.coords));
-            Decision::Run { key: key.key, reason }
+            let stored = history.nearest(&node.stage, node.kind, &node.coords);
+            let now = key_of(plan, id, earlier).map(|key| key.manifest).unwrap_or_default();
+            Decision::Run { key, reason: reason(&now, &stored) }
         }
     }
 }

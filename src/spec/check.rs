@@ -60,7 +60,7 @@ impl Checker<'_> {
             (Data::Scalar(Value::String(word)), Some(tag)) => {
                 let variant = self.variant(shape, word, node.place, prefix)?;
                 own.insert(tag.name.to_owned(), word.as_str().into());
-                self.missing(shape, Some(variant), node.place, prefix, &|name| name == tag.name);
+                self.missing(shape, Some(variant), node.place, prefix, &[]);
                 return Some(variant);
             }
             (_, tag) => {
@@ -111,7 +111,7 @@ impl Checker<'_> {
             }
         }
         if !unknown_variant {
-            self.missing(shape, variant, node.place, prefix, &|name| entries.iter().any(|(key, _)| &*key.text == name));
+            self.missing(shape, variant, node.place, prefix, entries);
         }
         variant
     }
@@ -127,15 +127,17 @@ impl Checker<'_> {
         found
     }
 
-    fn missing(&mut self, shape: &Shape, variant: Option<usize>, place: Place, prefix: &str, given: &dyn Fn(&str) -> bool) {
+    fn missing(&mut self, shape: &Shape, variant: Option<usize>, place: Place, prefix: &str, entries: &[(Key, Node)]) {
+        let given = |name: &str| entries.iter().any(|(key, _)| &*key.text == name);
+        let known = |name: &str| all_fields(shape, variant).any(|field| field.name == name);
         for field in all_fields(shape, variant).filter(|field| field.default == Default::Required && !given(field.name)) {
+            // A misspelt key is reported as such, with this name as the suggestion.
+            if entries.iter().any(|(key, _)| !known(&key.text) && text::nearest(&key.text, [field.name]).is_some()) {
+                continue;
+            }
             let path = join(prefix, field.name);
-            self.say(
-                "missing",
-                format!("{} is missing", self.called(&path)),
-                place,
-                Some(format!("it must be {}: {}", describe(&field.ty), field.doc)),
-            );
+            let help = format!("it must be {}: {}", describe(&field.ty), field.doc);
+            self.say("missing", format!("{} is missing", self.called(&path)), place, Some(help));
         }
     }
 

@@ -232,9 +232,9 @@ fn defaults<'n>(section: Option<&'n Node>, catalog: &dyn Catalog, problems: &mut
 /// Checks how a stage is to be run.
 pub fn run_options(stage: &str, options: &BTreeMap<&'static str, Node>, problems: &mut Problems) -> RunOptions {
     let mut checked = RunOptions::default();
-    let mut refuse = |node: &Node, what: &str, help: &str| {
+    let mut refuse = |node: &Node, name: &str, what: &str, help: &str| {
         if !node.is_hole() && !node.is_null() {
-            let message = format!("{what} of stage `{stage}`, found {}", node.describe());
+            let message = format!("`{name}` of stage `{stage}` must be {what}, found {}", node.describe());
             problems.push(Diagnostic::error("type", message).at(node.place).help(help));
         }
     };
@@ -245,7 +245,7 @@ pub fn run_options(stage: &str, options: &BTreeMap<&'static str, Node>, problems
             _ => None,
         };
         if checked.timeout.is_none() {
-            refuse(node, "`timeout` must be a duration", "write seconds as a number, or `90s`, `30min`, `2h`, `1h30min`, `1d`");
+            refuse(node, "timeout", "a duration", "write seconds as a number, or `90s`, `30min`, `2h`, `1h30min`, `1d`");
         }
     }
     if let Some(node) = options.get("retries") {
@@ -253,13 +253,13 @@ pub fn run_options(stage: &str, options: &BTreeMap<&'static str, Node>, problems
             Data::Scalar(Value::Number(n)) if n.as_u64().is_some_and(|n| n <= 100) => {
                 checked.retries = n.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
             }
-            _ => refuse(node, "`retries` must be an integer from 0 to 100", "0 means that a failure is final"),
+            _ => refuse(node, "retries", "an integer from 0 to 100", "0 means that a failure is final"),
         }
     }
     if let Some(node) = options.get("device") {
         match node.text() {
             Some(text) if is_device(text) => checked.device = Some(text.to_owned()),
-            _ => refuse(node, "`device` must name a device", "write `cpu`, or `cuda:0` for the first GPU"),
+            _ => refuse(node, "device", "a device", "write `cpu`, or `cuda:0` for the first GPU"),
         }
     }
     checked

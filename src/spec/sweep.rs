@@ -222,8 +222,8 @@ impl<'e> SweepCode<'e> {
         let mut cells = vec![vec![ABSENT; axes.len()]];
         let swept = !main.is_empty() || !self.include.is_empty();
         let mut run = Expansion { axes: &axes, vars, constants, problems };
-        let fits = run.multiply(&mut cells, &main, self.place);
-        if fits {
+        let mut sound = false;
+        if run.multiply(&mut cells, &main, self.place) {
             for ((program, _, _), factors) in self.when.iter().zip(&when) {
                 run.when(&mut cells, program, factors, self.place);
             }
@@ -271,6 +271,7 @@ impl<'e> SweepCode<'e> {
                         .help("give every axis a value, and look at `exclude`"),
                 );
             }
+            sound = run.problems.errors() == before;
             if let Some((max, place)) = max.filter(|(max, _)| cells.len() > *max) {
                 let message = format!("the sweep has {} cells, more than `max: {max}`", cells.len());
                 run.problems.push(
@@ -280,7 +281,6 @@ impl<'e> SweepCode<'e> {
                 );
             }
         }
-        let sound = fits && run.problems.errors() == before;
         Cells { axes, cells, sound }
     }
 }

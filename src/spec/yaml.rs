@@ -202,6 +202,21 @@ fn merge_keys(node: &mut Node, problems: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Whether `{{` stands in the line outside of quotes.
+fn has_bare_expression(line: &str) -> bool {
+    let mut quote = None;
+    line.char_indices().any(|(i, c)| {
+        match quote {
+            Some(q) if q == c => quote = None,
+            Some(_) => {}
+            // An apostrophe inside a word opens nothing.
+            None if matches!(c, '"' | '\'') && !line[..i].ends_with(char::is_alphanumeric) => quote = Some(c),
+            None => return line[i..].starts_with("{{"),
+        }
+        false
+    })
+}
+
 /// A syntax error in words that say what to do.
 fn explain(error: &serde_yaml::Error, text: &str, source: u16) -> Diagnostic {
     let raw = error.to_string();
@@ -218,7 +233,11 @@ fn explain(error: &serde_yaml::Error, text: &str, source: u16) -> Diagnostic {
         return say("yaml-aliases", "the anchors repeat too much text", "write the values out, or use `extends` and `defaults`");
     }
     if raw.contains("recursion limit") {
-        return say("yaml-depth", "the maps and lists are nested too deeply", "a pipeline needs fewer than ten levels");
+        return say(
+            "yaml-depth",
+            "the maps and lists are nested too deeply",
+            "a pipeline needs fewer than ten levels, and no anchor may contain itself",
+        );
     }
     if raw.contains("more than one document") {
         return say(
@@ -242,7 +261,7 @@ fn explain(error: &serde_yaml::Error, text: &str, source: u16) -> Diagnostic {
             "define it with `&name`; if the text begins with `*`, quote it",
         );
     }
-    if line.contains("{{") || (previous.contains("{{") && !previous.contains("\"{{") && !previous.contains("'{{")) {
+    if has_bare_expression(line) || has_bare_expression(previous) {
         return say("unquoted-expression", "an expression in braces is not quoted", "quote the whole value: \"{{ ... }}\"");
     }
     if problem.contains("mapping values are not allowed") {
@@ -253,6 +272,9 @@ fn explain(error: &serde_yaml::Error, text: &str, source: u16) -> Diagnostic {
     }
     if problem.contains("could not find expected ':'") {
         return say("yaml-syntax", "a key without `:` stands here", "write `key: value`");
+    }
+    if problem.contains("unexpected ':'") {
+        return say("yaml-syntax", "this `:` belongs to nothing", "write a space and a value after the `:` of a key, or quote the text");
     }
     if problem.contains("cannot start any token") {
         return say("yaml-syntax", "this character cannot begin a value", "quote the value");

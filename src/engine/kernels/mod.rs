@@ -3,6 +3,9 @@
 //! Activations are channels last (N, H, W, C). A buffer that a kernel reads may be longer than its content says; [`SLACK`] extra
 //! elements let it load whole packs at the end. Kernels know slices and sizes, not layers or models.
 
+// Several slices march in step, and a plain index says so best.
+#![allow(clippy::needless_range_loop)]
+
 mod conv;
 mod conv_back;
 mod linear;

@@ -1,0 +1,93 @@
+//! The algorithms, one file each; a file holds only what is new in its algorithm.
+//!
+//! Adding one takes a file and a line in [`all`]. From outside this crate, implement [`Algorithm`] and add it with
+//! [`Algorithms::with`].
+
+mod ditto;
+mod fedavg;
+mod fedbn;
+mod fedper;
+mod fedprox;
+mod fedrep;
+mod local;
+mod scaffold;
+
+use crate::base::{Fault, Outcome};
+use crate::fl::{Algorithm, Description, Simulation};
+use crate::spec::catalog::Variant;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// An algorithm's documentation, and how to make it from its hyper-parameters.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The documentation.
+    pub description: Description,
+    build: fn(Value) -> Result<Box<dyn Simulation>, serde_json::Error>,
+}
+
+/// The known algorithms.
+#[derive(Clone, Debug)]
+pub struct Algorithms(Vec<Entry>);
+
+/// Every algorithm of this crate, in the order in which `pflpipe algorithms` lists them.
+#[must_use]
+pub fn all() -> Algorithms {
+    Algorithms(vec![
+        entry::<fedavg::FedAvg>(),
+        entry::<local::Local>(),
+        entry::<fedprox::FedProx>(),
+        entry::<scaffold::Scaffold>(),
+        entry::<ditto::Ditto>(),
+        entry::<fedper::FedPer>(),
+        entry::<fedrep::FedRep>(),
+        entry::<fedbn::FedBn>(),
+    ])
+}
+
+/// The registry entry of an algorithm whose hyper-parameters are the fields of its type.
+#[must_use]
+pub fn entry<A: Algorithm + DeserializeOwned>() -> Entry {
+    Entry { description: A::describe(), build: |params| Ok(Box::new(serde_json::from_value::<A>(params)?)) }
+}
+
+impl Algorithms {
+    /// Adds an algorithm from outside the crate.
+    #[must_use]
+    pub fn with(mut self, entry: Entry) -> Self {
+        self.0.push(entry);
+        self
+    }
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter()
+    }
+    /// The entry of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.description.name == name)
+    }
+    /// The algorithm that `params` (its `name` and every hyper-parameter) describe.
+    ///
+    /// # Errors
+    /// A stage fault: no such algorithm, or parameters that do not fit it.
+    pub fn build(&self, params: &Map<String, Value>) -> Outcome<Box<dyn Simulation>> {
+        let mut params = params.clone();
+        let name = params.remove("name");
+        let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
+        let entry = self.get(name).ok_or_else(|| Fault::stage(format!("there is no algorithm `{name}`")))?;
+        (entry.build)(Value::Object(params)).map_err(|e| Fault::stage(format!("the hyper-parameters of `{name}` do not fit: {e}")))
+    }
+    /// The catalog's description of each.
+    #[must_use]
+    pub fn variants(&self) -> Vec<Variant> {
+        self.iter()
+            .map(|e| Variant {
+                name: e.description.name,
+                doc: e.description.rule,
+                revision: e.description.revision,
+                fields: e.description.fields.clone(),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,289 @@
+//! A data set in memory: typed samples in channels-last order, labels, and where it came from.
+//!
+//! It does not know how it was read, nor which client holds which sample.
+
+use crate::base::{Fault, Outcome};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The shape of one sample. Values are stored channels-last: row by row, within a row pixel by pixel, within a pixel channel by channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Channels of a pixel: 1 for gray, 3 for red, green, blue.
+    pub channels: usize,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+}
+
+impl Shape {
+    /// The number of values of one sample, saturating.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.channels.saturating_mul(self.height).saturating_mul(self.width)
+    }
+}
+
+/// How a stored byte becomes a number: `(byte / divisor - mean) / sd`, each step rounded to `f32`, as torchvision's
+/// `ToTensor` and `Normalize` do it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scaling {
+    /// The greatest byte, which becomes 1.
+    pub divisor: f32,
+    /// Subtracted after the division.
+    pub mean: f32,
+    /// Divides what is left.
+    pub sd: f32,
+}
+
+impl Scaling {
+    /// From bytes in `0..=greatest` to [-1, 1], as PFLlib does for images.
+    #[must_use]
+    pub fn symmetric(greatest: u8) -> Self {
+        Self { divisor: f32::from(greatest), mean: 0.5, sd: 0.5 }
+    }
+    /// The number of every byte.
+    #[must_use]
+    pub fn table(&self) -> [f32; 256] {
+        std::array::from_fn(|byte| (byte as f32 / self.divisor - self.mean) / self.sd)
+    }
+}
+
+/// A shared run of bytes inside a larger buffer, so that a stored object is used without a copy.
+#[derive(Clone, Debug)]
+pub struct Bytes {
+    whole: Arc<Vec<u8>>,
+    from: usize,
+}
+
+impl Bytes {
+    /// The bytes of `whole` after the first `from`, or none when it is shorter.
+    #[must_use]
+    pub fn new(whole: Arc<Vec<u8>>, from: usize) -> Self {
+        let from = from.min(whole.len());
+        Self { whole, from }
+    }
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.whole[self.from..]
+    }
+    pub(super) fn whole(&self) -> &Arc<Vec<u8>> {
+        &self.whole
+    }
+}
+
+/// The values of all samples, one sample after the other.
+#[derive(Clone, Debug)]
+pub enum Samples {
+    /// One byte a value, and the number that each byte stands for.
+    U8 {
+        /// The bytes.
+        bytes: Bytes,
+        /// From bytes to numbers.
+        scaling: Scaling,
+        /// [`Scaling::table`].
+        table: Arc<[f32; 256]>,
+    },
+    /// Four bytes a value: `f32`, little endian.
+    F32(Bytes),
+}
+
+impl Samples {
+    /// Samples of one byte a value.
+    #[must_use]
+    pub fn bytes(bytes: Bytes, scaling: Scaling) -> Self {
+        Self::U8 { bytes, scaling, table: Arc::new(scaling.table()) }
+    }
+    pub(super) fn stored(&self) -> (&Bytes, usize) {
+        match self {
+            Self::U8 { bytes, .. } => (bytes, 1),
+            Self::F32(bytes) => (bytes, 4),
+        }
+    }
+}
+
+/// Where a data set comes from and what may be done with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// What to cite.
+    pub source: String,
+    /// The license, as far as there is one.
+    pub license: String,
+}
+
+/// A data set: the original training samples followed by the original test samples, in file order.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    name: String,
+    shape: Shape,
+    classes: usize,
+    samples: Samples,
+    labels: Vec<u32>,
+    train: usize,
+    origin: Origin,
+}
+
+impl Dataset {
+    /// Puts a data set together; the first `train` samples are those of the original training set.
+    ///
+    /// # Errors
+    /// A storage fault when it is empty, or has more than 2^32 - 1 samples, or the number of values does not fit the labels, or a
+    /// label is not below `classes`.
+    pub fn new(
+        name: &str,
+        shape: Shape,
+        classes: usize,
+        samples: Samples,
+        labels: Vec<u32>,
+        train: usize,
+        origin: Origin,
+    ) -> Outcome<Self> {
+        let (bytes, width) = samples.stored();
+        let wanted = shape.values().checked_mul(width).and_then(|size| size.checked_mul(labels.len()));
+        if labels.is_empty() || shape.values() == 0 {
+            return Err(Fault::storage(format!("data set `{name}` is empty")));
+        }
+        if wanted != Some(bytes.as_slice().len()) || u32::try_from(labels.len()).is_err() || train > labels.len() {
+            return Err(Fault::storage(format!(
+                "data set `{name}` has {} labels, {train} of them for training, of {} values each, but {} bytes of samples",
+                labels.len(),
+                shape.values(),
+                bytes.as_slice().len()
+            )));
+        }
+        if let Some(at) = labels.iter().position(|&label| label as usize >= classes) {
+            return Err(Fault::storage(format!(
+                "sample {at} of data set `{name}` has label {}, but labels are 0 to {} ({classes} classes)",
+                labels[at],
+                classes.saturating_sub(1)
+            )));
+        }
+        Ok(Self { name: name.to_owned(), shape, classes, samples, labels, train, origin })
+    }
+    /// The name, as a pipeline writes it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// The shape of one sample.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+    /// The number of classes; labels are below it.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+    /// The stored values.
+    #[must_use]
+    pub fn samples(&self) -> &Samples {
+        &self.samples
+    }
+    /// The label of every sample.
+    #[must_use]
+    pub fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+    /// The number of samples.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+    /// Never: a data set has at least one sample.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+    /// How many of the first samples are those of the original training set.
+    #[must_use]
+    pub fn original_train(&self) -> usize {
+        self.train
+    }
+    /// Source and license.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+    /// Replaces `out` by the values of the samples at `indices`: `(indices, height, width, channels)`, normalized.
+    ///
+    /// # Panics
+    /// When an index is not below [`Dataset::len`]; a partition of this data set holds none such
+    /// ([`Partition::fits`](super::Partition::fits)).
+    pub fn gather(&self, indices: &[u32], out: &mut Vec<f32>) {
+        let values = self.shape.values();
+        out.clear();
+        out.reserve(indices.len() * values);
+        match &self.samples {
+            Samples::U8 { bytes, table, .. } => {
+                let bytes = bytes.as_slice();
+                for &index in indices {
+                    let from = index as usize * values;
+                    out.extend(bytes[from..from + values].iter().map(|&byte| table[usize::from(byte)]));
+                }
+            }
+            Samples::F32(bytes) => {
+                let bytes = bytes.as_slice();
+                for &index in indices {
+                    let from = index as usize * values * 4;
+                    let sample = bytes[from..from + values * 4].chunks_exact(4);
+                    out.extend(sample.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+                }
+            }
+        }
+    }
+    /// Replaces `out` by the labels of the samples at `indices`.
+    ///
+    /// # Panics
+    /// As [`Dataset::gather`].
+    pub fn gather_labels(&self, indices: &[u32], out: &mut Vec<u32>) {
+        out.clear();
+        out.extend(indices.iter().map(|&index| self.labels[index as usize]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIXEL: Shape = Shape { channels: 1, height: 1, width: 2 };
+
+    fn small(labels: Vec<u32>) -> Outcome<Dataset> {
+        let bytes = Bytes::new(Arc::new(vec![9, 0, 255, 128, 7]), 1);
+        Dataset::new("small", PIXEL, 2, Samples::bytes(bytes, Scaling::symmetric(255)), labels, 1, Origin::default())
+    }
+
+    #[test]
+    fn gather_normalizes_in_two_rounded_steps() {
+        let data = small(vec![1, 0]).expect("fits");
+        let mut out = vec![5.0];
+        data.gather(&[1, 0, 1], &mut out);
+        let step = |byte: f32| (byte / 255.0 - 0.5) / 0.5;
+        assert_eq!(out, [step(128.0), step(7.0), -1.0, 1.0, step(128.0), step(7.0)]);
+        let mut labels = Vec::new();
+        data.gather_labels(&[1, 0], &mut labels);
+        assert_eq!(labels, [0, 1]);
+    }
+
+    #[test]
+    fn floats_are_read_as_they_are_stored() {
+        let raw: Vec<u8> = [0.25_f32, -3.5, 1e-30, 7.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let samples = Samples::F32(Bytes::new(Arc::new(raw), 0));
+        let data = Dataset::new("floats", PIXEL, 1, samples, vec![0, 0], 2, Origin::default()).expect("fits");
+        let mut out = Vec::new();
+        data.gather(&[1], &mut out);
+        assert_eq!(out, [1e-30, 7.0]);
+    }
+
+    #[test]
+    fn a_label_outside_the_classes_is_named() {
+        let fault = small(vec![0, 2]).expect_err("label 2 of 2 classes");
+        assert_eq!(fault.to_string(), "sample 1 of data set `small` has label 2, but labels are 0 to 1 (2 classes)");
+        assert!(small(vec![0]).is_err() && small(vec![]).is_err());
+    }
+}

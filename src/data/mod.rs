@@ -1,0 +1,18 @@
+//! Data sets from their original file formats, and the rules that give their samples to clients.
+//!
+//! Nothing here knows of models, training or the network: files must already be there, and are checked before they are used.
+
+mod cifar;
+mod dataset;
+mod files;
+mod idx;
+mod optdigits;
+mod params;
+pub mod partition;
+mod parts;
+mod registry;
+
+pub use dataset::{Bytes, Dataset, Origin, Samples, Scaling, Shape};
+pub use partition::{Client, Partition};
+pub use parts::Parts;
+pub use registry::{load, variants};

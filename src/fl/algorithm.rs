@@ -1,0 +1,315 @@
+//! The hooks of a round. The defaults are FedAvg (McMahan et al., AISTATS 2017, Algorithm 1).
+
+use super::arena::Arena;
+use super::batch::Batch;
+use super::objective::Objective;
+use super::parties::{Client, Server, Uploaded};
+use super::state::State;
+use super::trainer::Trainer;
+use super::world::World;
+use crate::base::Outcome;
+use crate::engine::update::Correction;
+use crate::engine::{Entry, Layout, Model};
+use crate::spec::catalog::Field;
+
+/// Which clients a phase concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// All clients.
+    All,
+    /// The clients selected in this round.
+    Cohort,
+    /// Nobody.
+    None,
+}
+
+/// When in a round the reference evaluates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Before the server's model is received.
+    BeforeReceive,
+    /// After it is received and before training: FedAvg's evaluation is of the broadcast model.
+    AfterReceive,
+    /// After training and before aggregation.
+    AfterTraining,
+}
+
+/// Floats that one client and the server exchange in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Server to client.
+    pub down: u64,
+    /// Client to server.
+    pub up: u64,
+}
+
+/// What an aggregation may know of the round.
+#[derive(Clone, Copy, Debug)]
+pub struct Aggregation<'a> {
+    /// The round, from 0.
+    pub round: u64,
+    /// All rounds of the simulation.
+    pub rounds: u64,
+    /// All clients, N.
+    pub clients: usize,
+    /// The nominal size of a cohort, trunc(N * join_ratio): a constant, whatever was drawn or lost.
+    pub nominal: usize,
+    /// The round's cohort in the order in which it was drawn.
+    pub cohort: &'a [usize],
+}
+
+/// What `pflpipe algorithms` tells of an algorithm.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The name in pipelines: lower case, no separators.
+    pub name: &'static str,
+    /// The name as its paper writes it.
+    pub title: &'static str,
+    /// The family in PFLlib's taxonomy.
+    pub family: &'static str,
+    /// Authors, title, venue and year.
+    pub paper: &'static str,
+    /// The year of publication.
+    pub year: u16,
+    /// What stays personal.
+    pub personal: &'static str,
+    /// The update rule in plain text.
+    pub rule: &'static str,
+    /// Where the reference's code differs from the paper or from this implementation.
+    pub differences: &'static str,
+    /// Hyper-parameters.
+    pub fields: Vec<Field>,
+    /// Raised whenever a result changes.
+    pub revision: u32,
+}
+
+/// A federated learning algorithm: what is new in it, and nothing else.
+///
+/// Hooks run in the order in which they stand here; [`super::round`] prints the loop. Receiving, training and evaluating happen for
+/// several clients at a time, so those hooks see the server read-only. Everything is summed in the order of client ids.
+#[expect(unused_variables, reason = "the defaults ignore most of what they are offered")]
+pub trait Algorithm: Send + Sync + Sized + 'static {
+    /// The server's own state.
+    type Server: State;
+    /// A client's own state.
+    type Client: State;
+    /// What an upload carries beside the model.
+    type Upload: State;
+
+    /// Its documentation and hyper-parameters.
+    fn describe() -> Description;
+
+    /// Which parameters the default `receive` takes from the server. FedPer: the base.
+    fn shared(&self, layer: &Entry) -> bool {
+        true
+    }
+    /// Which parameters the default `aggregate` averages.
+    fn averaged(&self, layer: &Entry) -> bool {
+        self.shared(layer)
+    }
+    /// Which parameters of a client's model matter after the round; the rest is not stored in checkpoints. Overriding `receive`
+    /// so that it reads the old model means overriding this too.
+    fn kept(&self, layer: &Entry) -> bool {
+        !(self.shared(layer) && self.receives() == Who::All)
+    }
+    /// Which clients receive.
+    fn receives(&self) -> Who {
+        Who::All
+    }
+    /// Which clients run `local_update`; only the cohort uploads.
+    fn trains(&self) -> Who {
+        Who::Cohort
+    }
+    /// When the reference evaluates.
+    fn evaluates(&self) -> When {
+        When::AfterReceive
+    }
+    /// Whether the number of rounds enters the updates, so that a longer run cannot continue a shorter one.
+    fn horizon(&self) -> bool {
+        false
+    }
+    /// Floats exchanged by a client that takes part.
+    fn traffic(&self, layout: &Layout, upload: &mut Self::Upload, template: &Model) -> Traffic {
+        let mut floats = super::state::Floats::new(template);
+        upload.visit(&mut floats);
+        let count =
+            |wanted: &dyn Fn(&Entry) -> bool| layout.entries.iter().filter(|e| wanted(e)).map(|e| e.range.len() as u64).sum::<u64>();
+        Traffic { down: count(&|e| self.shared(e)), up: count(&|e| self.averaged(e)) + floats.total }
+    }
+
+    /// Builds the states before round 0: counts, extra modules. Cheap, and done again when a run resumes.
+    ///
+    /// # Errors
+    /// A stage fault when the algorithm cannot work on this data or model.
+    fn setup(&self, world: &World, server: &mut Server<Self::Server>, clients: &mut [Client<Self::Client>]) -> Outcome<()> {
+        Ok(())
+    }
+    /// Work before round 0 (FedDBE trains every client once).
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn prepare(&self, arena: &mut Arena<'_, Self>) -> Outcome<()> {
+        Ok(())
+    }
+    /// What a client does with the server's broadcast.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn receive(&self, trainer: &mut Trainer<'_>, server: &Server<Self::Server>, client: &mut Client<Self::Client>) -> Outcome<()> {
+        copy_layers(&mut client.model, &server.global, |layer| self.shared(layer));
+        Ok(())
+    }
+    /// The loss of the default `local_update`.
+    fn objective<'a>(&'a self, server: &'a Server<Self::Server>, state: &'a Self::Client) -> Objective<'a> {
+        Objective::CrossEntropy
+    }
+    /// What the default `local_update` adds to each gradient.
+    fn corrections<'a>(&'a self, server: &'a Server<Self::Server>, state: &'a Self::Client) -> Vec<Correction<'a, f32>> {
+        Vec::new()
+    }
+    /// The local training of a round: by default E epochs of steps on `objective` with `corrections`.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn local_update(&self, trainer: &mut Trainer<'_>, server: &Server<Self::Server>, client: &mut Client<Self::Client>) -> Outcome<()> {
+        trainer.descend(&mut client.model, &self.objective(server, &client.state), &self.corrections(server, &client.state))
+    }
+    /// What the client sends beside its model.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn upload(&self, trainer: &mut Trainer<'_>, server: &Server<Self::Server>, client: &mut Client<Self::Client>) -> Outcome<Self::Upload> {
+        Ok(Self::Upload::default())
+    }
+    /// The whole training phase; only an algorithm whose clients change one another's models overrides it (APPLE).
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn train_phase(&self, arena: &mut Arena<'_, Self>) -> Outcome<Vec<Uploaded<Self::Upload>>> {
+        arena.train(self)
+    }
+    /// The server's step, by default the sample-weighted mean; never called without uploads.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn aggregate(
+        &self,
+        trainer: &mut Trainer<'_>,
+        server: &mut Server<Self::Server>,
+        uploads: &[Uploaded<Self::Upload>],
+        round: &Aggregation<'_>,
+    ) -> Outcome<()> {
+        weighted_mean(&mut server.global, uploads, |upload| upload.weight, |layer| self.averaged(layer));
+        Ok(())
+    }
+    /// What the server sends at the end of the round.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn distribute(&self, arena: &mut Arena<'_, Self>, uploads: &[Uploaded<Self::Upload>]) -> Outcome<()> {
+        Ok(())
+    }
+    /// Work after the last round (FedBABU fine-tunes everybody). Returns whether there was any; then all are evaluated once more.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn finish(&self, arena: &mut Arena<'_, Self>) -> Outcome<bool> {
+        Ok(false)
+    }
+
+    /// The models that it reports, the headline last.
+    fn views(&self) -> &'static [&'static str] {
+        &["model"]
+    }
+    /// The model behind a view.
+    fn evaluated<'a>(&self, view: usize, server: &'a Server<Self::Server>, client: &'a Client<Self::Client>) -> &'a Model {
+        &client.model
+    }
+    /// The scores (logits) of a batch, rows x classes.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn scores(
+        &self,
+        view: usize,
+        trainer: &mut Trainer<'_>,
+        server: &Server<Self::Server>,
+        client: &Client<Self::Client>,
+        batch: &mut Batch,
+    ) -> Outcome<Vec<f32>> {
+        trainer.predict(self.evaluated(view, server, client), batch)
+    }
+    /// Whether the AUC of a view is taken on softmax probabilities instead of raw scores.
+    fn softmax_auc(&self, view: usize) -> bool {
+        false
+    }
+    /// The batch mean of the training loss of a view in evaluation mode; absent where the reference measures none.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn train_loss(
+        &self,
+        view: usize,
+        trainer: &mut Trainer<'_>,
+        server: &Server<Self::Server>,
+        client: &Client<Self::Client>,
+        batch: &mut Batch,
+    ) -> Outcome<Option<f64>> {
+        let scores = self.scores(view, trainer, server, client, batch)?;
+        Ok(Some(f64::from(trainer.cross_entropy(&scores, &batch.y))))
+    }
+    /// What evaluating does to a client, applied every round whether or not it is measured.
+    fn evaluation_effect(&self, client: &mut Client<Self::Client>) {
+        client.model.training = false;
+    }
+    /// What a new client takes from the server before it is fine-tuned.
+    ///
+    /// # Errors
+    /// A stage fault: the algorithm is not defined for new clients.
+    fn adopt(&self, trainer: &mut Trainer<'_>, server: &Server<Self::Server>, client: &mut Client<Self::Client>) -> Outcome<()> {
+        copy_layers(&mut client.model, &server.global, |layer| self.shared(layer));
+        Ok(())
+    }
+}
+
+/// Copies the wanted parameters; when all are wanted the vector is shared instead. Buffers stay the receiver's own.
+pub fn copy_layers(to: &mut Model, from: &Model, wanted: impl Fn(&Entry) -> bool) {
+    let net = from.net.clone();
+    let entries = &net.layout().entries;
+    if entries.iter().all(&wanted) {
+        to.params = from.params.clone();
+    } else if entries.iter().any(&wanted) {
+        for entry in entries.iter().filter(|e| wanted(e)) {
+            to.params[entry.range.clone()].copy_from_slice(&from.params[entry.range.clone()]);
+        }
+    }
+}
+
+/// The weighted mean of the uploads' wanted parameters in upload order, product and sum each rounded to f32 as the reference does.
+/// Buffers and mode become those of the first upload (PFLlib deep-copies its model), the other parameters stay the server's.
+pub fn weighted_mean<U>(
+    global: &mut Model,
+    uploads: &[Uploaded<U>],
+    weight: impl Fn(&Uploaded<U>) -> f64,
+    wanted: impl Fn(&Entry) -> bool,
+) {
+    let Some(first) = uploads.first() else { return };
+    global.buffers = first.model.buffers.clone();
+    global.training = first.model.training;
+    let net = global.net.clone();
+    let ranges: Vec<_> = net.layout().entries.iter().filter(|e| wanted(e)).map(|e| e.range.clone()).collect();
+    if ranges.is_empty() {
+        return;
+    }
+    for range in &ranges {
+        global.params[range.clone()].fill(0.0);
+    }
+    for upload in uploads {
+        let share = weight(upload) as f32;
+        for range in &ranges {
+            for (sum, value) in global.params[range.clone()].iter_mut().zip(&upload.model.params[range.clone()]) {
+                *sum += value * share;
+            }
+        }
+    }
+}

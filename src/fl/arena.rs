@@ -1,0 +1,200 @@
+//! All parties in one phase of a round, and the way to let many clients work at once.
+
+use super::algorithm::{Algorithm, Who};
+use super::parties::{Client, Server, Uploaded};
+use super::streams::Moment;
+use super::trainer::{Tally, Trainer};
+use super::world::{Worker, World};
+use crate::base::{Fault, Outcome};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The phases of a simulation; each has its own random streams, so that evaluating more often changes nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Prepare,
+    Receive,
+    Train,
+    Aggregate,
+    Distribute,
+    Evaluate,
+    Finish,
+    Adopt,
+}
+
+/// Server and clients in one phase.
+pub struct Arena<'a, A: Algorithm> {
+    /// What everybody shares.
+    pub world: &'a World,
+    /// The server.
+    pub server: &'a mut Server<A::Server>,
+    /// All clients by id.
+    pub clients: &'a mut [Client<A::Client>],
+    /// The round, from 0.
+    pub round: u64,
+    /// The round's cohort in the order drawn.
+    pub cohort: &'a [usize],
+    pub(super) phase: Phase,
+    pub(super) calls: u64,
+    pub(super) tally: Tally,
+}
+
+impl<'a, A: Algorithm> Arena<'a, A> {
+    pub(super) fn new(
+        world: &'a World,
+        server: &'a mut Server<A::Server>,
+        clients: &'a mut [Client<A::Client>],
+        round: u64,
+        cohort: &'a [usize],
+        phase: Phase,
+    ) -> Self {
+        Self { world, server, clients, round, cohort, phase, calls: 0, tally: Tally::default() }
+    }
+
+    /// The ids of a group in ascending order.
+    #[must_use]
+    pub fn ids(&self, who: Who) -> Vec<usize> {
+        match who {
+            Who::All => (0..self.clients.len()).collect(),
+            Who::Cohort => sorted(self.cohort),
+            Who::None => Vec::new(),
+        }
+    }
+
+    /// Lets the clients with these ascending ids work, as many at once as there are idle threads; the results stand in the order of
+    /// `ids`. Clients with many samples start first, so that none of them is left alone at the end.
+    ///
+    /// # Errors
+    /// The fault of the first client in id order that has one.
+    pub fn each<R: Send>(
+        &mut self,
+        ids: &[usize],
+        work: impl Fn(&mut Trainer<'_>, &Server<A::Server>, &mut Client<A::Client>) -> Outcome<R> + Sync,
+    ) -> Outcome<Vec<R>> {
+        let (world, server, round, cohort) = (self.world, &*self.server, self.round, self.cohort);
+        let first_pass = pass_base(self.phase, self.calls);
+        self.calls += 1;
+        let mut jobs = Vec::with_capacity(ids.len());
+        let mut wanted = ids.iter().peekable();
+        for client in self.clients.iter_mut() {
+            if wanted.next_if(|id| **id == client.id).is_some() {
+                jobs.push(client);
+            }
+        }
+        let done = parallel(
+            world,
+            jobs,
+            |client| world.shard(client.id).train.len(),
+            |worker, client| {
+                let at = Moment { client: client.id as u64, round, pass: first_pass };
+                let position = cohort.iter().position(|id| *id == client.id);
+                let mut trainer = trainer(world, worker, at, client.participations, position);
+                let result = work(&mut trainer, server, client)?;
+                Ok((result, trainer.tally))
+            },
+        );
+        let mut results = Vec::with_capacity(done.len());
+        for (outcome, id) in done.into_iter().zip(ids) {
+            let (result, tally) = outcome.map_err(|fault: Fault| fault.at(format!("client {id}")))?;
+            self.tally.add(tally);
+            results.push(result);
+        }
+        Ok(results)
+    }
+
+    /// The default training phase: local updates, then the uploads of the cohort in the order of ids.
+    ///
+    /// # Errors
+    /// The fault of the first client in id order that has one.
+    pub fn train(&mut self, algorithm: &A) -> Outcome<Vec<Uploaded<A::Upload>>> {
+        let ids = self.ids(algorithm.trains());
+        let uploads = self.each(&ids, |trainer, server, client| {
+            algorithm.local_update(trainer, server, client)?;
+            if trainer.position().is_none() {
+                return Ok(None);
+            }
+            let extra = algorithm.upload(trainer, server, client)?;
+            Ok(Some(Uploaded { client: client.id, samples: trainer.samples(), weight: 0.0, model: client.model.clone(), extra }))
+        })?;
+        Ok(uploads.into_iter().flatten().collect())
+    }
+
+    /// Work of the server itself.
+    ///
+    /// # Errors
+    /// The fault of `work`.
+    pub fn serve<R>(&mut self, work: impl FnOnce(&mut Trainer<'_>, &mut Server<A::Server>) -> Outcome<R>) -> Outcome<R> {
+        let mut worker = self.world.worker();
+        let at = Moment { client: Moment::SERVER, round: self.round, pass: pass_base(self.phase, self.calls) };
+        self.calls += 1;
+        let mut trainer = trainer(self.world, &mut worker, at, 0, None);
+        let result = work(&mut trainer, self.server);
+        self.tally.gradients += trainer.tally.gradients;
+        self.world.give_back(worker);
+        result
+    }
+}
+
+pub(super) fn sorted(ids: &[usize]) -> Vec<usize> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids
+}
+
+fn pass_base(phase: Phase, calls: u64) -> u64 {
+    ((phase as u64) << 48) | (calls << 32)
+}
+
+pub(super) fn trainer<'a>(
+    world: &'a World,
+    worker: &'a mut Worker,
+    at: Moment,
+    participations: u64,
+    position: Option<usize>,
+) -> Trainer<'a> {
+    let settings = &world.settings;
+    let mut rate = settings.learning_rate;
+    if let Some(gamma) = settings.learning_rate_decay {
+        // The reference multiplies once a participation; a power would round differently.
+        for _ in 0..participations {
+            rate *= gamma;
+        }
+    }
+    let epochs = world.clock.epochs(world.streams.as_ref(), Moment { pass: 0, ..at }, settings.local_epochs);
+    Trainer { world, worker, at, first_pass: at.pass, epochs, rate, position, tally: Tally::default() }
+}
+
+/// Runs `work` on every job, on this thread and on as many more as the budget has idle; the results stand in the order of `jobs`.
+pub(super) fn parallel<J: Send, R: Send>(
+    world: &World,
+    jobs: Vec<J>,
+    cost: impl Fn(&J) -> usize,
+    work: impl Fn(&mut Worker, J) -> R + Sync,
+) -> Vec<R> {
+    let mut order: Vec<usize> = (0..jobs.len()).collect();
+    order.sort_by_key(|i| std::cmp::Reverse(cost(&jobs[*i])));
+    let slots: Vec<Mutex<(Option<J>, Option<R>)>> = jobs.into_iter().map(|job| Mutex::new((Some(job), None))).collect();
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut worker = world.worker();
+        while let Some(i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let job = slots[*i].lock().unwrap_or_else(PoisonError::into_inner).0.take();
+            if let Some(job) = job {
+                let result = work(&mut worker, job);
+                slots[*i].lock().unwrap_or_else(PoisonError::into_inner).1 = Some(result);
+            }
+        }
+        world.give_back(worker);
+    };
+    let helpers: Vec<_> = (1..slots.len()).map_while(|_| world.budget.try_acquire()).collect();
+    std::thread::scope(|scope| {
+        for permit in helpers {
+            scope.spawn(|| {
+                run();
+                drop(permit);
+            });
+        }
+        run();
+    });
+    slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1).collect()
+}

@@ -1,0 +1,119 @@
+//! Measuring: accuracy, AUC and training loss of every client, for every view of the algorithm.
+
+use super::algorithm::{Algorithm, Who};
+use super::arena::Arena;
+use super::history::{ClientMeasured, Measured};
+use super::parties::{Client, Server};
+use super::settings::TrainLoss;
+use super::trainer::Trainer;
+use crate::base::Outcome;
+use crate::engine::loss::{argmax, softmax};
+use std::collections::BTreeMap;
+
+/// Every view of every client; with a full training loss where the settings ask for it.
+pub(super) fn measure<A: Algorithm>(algorithm: &A, arena: &mut Arena<'_, A>) -> Outcome<(BTreeMap<String, Measured>, Option<f64>)> {
+    let ids = arena.ids(Who::All);
+    let views = algorithm.views();
+    let by_client = arena.each(&ids, |trainer, server, client| {
+        (0..views.len()).map(|view| measure_client(algorithm, view, trainer, server, client)).collect::<Outcome<Vec<_>>>()
+    })?;
+    let mut measured = BTreeMap::new();
+    let mut train_loss = None;
+    for (view, name) in views.iter().enumerate() {
+        let clients: Vec<ClientMeasured> = by_client.iter().map(|views| views[view]).collect();
+        let sum: f64 = clients.iter().filter_map(|c| c.train_loss_sum).sum();
+        let rows: u64 = clients.iter().filter_map(|c| c.train_n).sum();
+        // The headline view stands last and wins.
+        if rows > 0 {
+            train_loss = Some(sum / rows as f64);
+        }
+        measured.insert((*name).to_owned(), Measured::of(clients));
+    }
+    Ok((measured, train_loss))
+}
+
+/// One view of one client.
+pub(super) fn measure_client<A: Algorithm>(
+    algorithm: &A,
+    view: usize,
+    trainer: &mut Trainer<'_>,
+    server: &Server<A::Server>,
+    client: &Client<A::Client>,
+) -> Outcome<ClientMeasured> {
+    let (mut correct, mut n, mut scores, mut labels) = (0, 0, Vec::new(), Vec::new());
+    trainer.pass(trainer.testing(), |trainer, batch| {
+        let mut batch_scores = algorithm.scores(view, trainer, server, client, batch)?;
+        if batch_scores.is_empty() {
+            return Ok(());
+        }
+        let classes = batch_scores.len() / batch.rows();
+        for (row, label) in batch_scores.chunks_exact(classes).zip(&batch.y) {
+            correct += u64::from(argmax(row) == *label as usize);
+        }
+        n += batch.rows() as u64;
+        if algorithm.softmax_auc(view) {
+            softmax(&mut batch_scores, classes);
+        }
+        scores.extend(batch_scores);
+        labels.extend_from_slice(&batch.y);
+        Ok(())
+    })?;
+    let mut measured = ClientMeasured { correct, n, auc: micro_auc(&scores, &labels), train_loss_sum: None, train_n: None };
+    if trainer.world.settings.train_loss == TrainLoss::Full {
+        let (mut sum, mut rows, mut defined) = (0.0, 0, true);
+        trainer.pass(trainer.measuring(), |trainer, batch| {
+            match algorithm.train_loss(view, trainer, server, client, batch)? {
+                Some(loss) => {
+                    sum += loss * batch.rows() as f64;
+                    rows += batch.rows() as u64;
+                }
+                None => defined = false,
+            }
+            Ok(())
+        })?;
+        if defined {
+            (measured.train_loss_sum, measured.train_n) = (Some(sum), Some(rows));
+        }
+    }
+    Ok(measured)
+}
+
+/// The micro-averaged one-vs-rest AUC: the area under the ROC curve of all (score, is-the-label) pairs, ties counted half
+/// (Mann-Whitney statistic with average ranks, in f64). Undefined without samples, with one class, or with non-finite scores.
+#[must_use]
+pub fn micro_auc(scores: &[f32], labels: &[u32]) -> Option<f64> {
+    let n = labels.len();
+    if n == 0 || scores.len() < 2 * n || scores.iter().any(|s| !s.is_finite()) {
+        return None;
+    }
+    let classes = scores.len() / n;
+    let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+    order.sort_unstable_by(|a, b| scores[*a as usize].total_cmp(&scores[*b as usize]));
+    let positive = |i: u32| labels[i as usize / classes] as usize == i as usize % classes;
+    let mut rank_sum = 0.0;
+    let mut start = 0;
+    while start < order.len() {
+        let value = scores[order[start] as usize];
+        let len = order[start..].iter().take_while(|i| scores[**i as usize] == value).count();
+        let rank = (start + 1 + start + len) as f64 / 2.0;
+        rank_sum += rank * order[start..start + len].iter().filter(|i| positive(**i)).count() as f64;
+        start += len;
+    }
+    let (positives, negatives) = (n as f64, (n * (classes - 1)) as f64);
+    Some((rank_sum - positives * (positives + 1.0) / 2.0) / (positives * negatives))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auc_counts_pairs_and_halves_ties() {
+        // Positives 0.9 and 0.2, negatives 0.1 and 0.2: pairs won 1 + 1 + 1, tied 1 of 4.
+        assert_eq!(micro_auc(&[0.9, 0.1, 0.2, 0.2], &[0, 1]), Some(3.5 / 4.0));
+        assert_eq!(micro_auc(&[1.0, 0.0, 0.0, 1.0], &[0, 1]), Some(1.0));
+        assert_eq!(micro_auc(&[0.5; 6], &[0, 2]), Some(0.5));
+        assert_eq!(micro_auc(&[], &[]), None);
+        assert_eq!(micro_auc(&[f32::NAN, 0.0], &[0]), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! What a simulation measured: every evaluation, with the values of each client.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The whole record of a simulation; the `metrics` output of a training.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct History {
+    /// How it ended.
+    pub status: Status,
+    /// The name of the headline view.
+    pub headline: String,
+    /// The evaluations in order.
+    pub evaluations: Vec<Evaluation>,
+    /// The clients that joined after the last round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newcomers: Option<Measured>,
+    /// Events that explain a result: a round without uploads, undefined values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// How a simulation ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum Status {
+    /// All rounds ran.
+    #[default]
+    Completed,
+    /// A loss or a parameter was no longer finite after this round (counted from 1).
+    Diverged {
+        /// The round.
+        round: u64,
+    },
+}
+
+/// The measurements after a number of rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evaluation {
+    /// Rounds done before it; 0 is the initial model.
+    pub round: u64,
+    /// Whether it was taken after the work that follows the last round (FedBABU's fine-tuning).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finished: bool,
+    /// The measurements of each view.
+    pub views: BTreeMap<String, Measured>,
+    /// The sample-weighted mean training loss, absent where none was measured.
+    pub train_loss: Option<f64>,
+    /// Floats from the server to clients so far.
+    pub floats_down: u64,
+    /// Floats from clients to the server so far.
+    pub floats_up: u64,
+    /// Batch gradients computed so far.
+    pub gradient_evaluations: u64,
+}
+
+/// The test measurements of one view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// Correct predictions over test samples of all clients, in [0, 1].
+    pub accuracy: Option<f64>,
+    /// The unweighted mean of the clients' accuracies.
+    pub accuracy_mean: Option<f64>,
+    /// The population standard deviation of the clients' accuracies.
+    pub accuracy_sd: Option<f64>,
+    /// The mean accuracy of the worst tenth of the clients (at least one).
+    pub accuracy_worst10: Option<f64>,
+    /// The sample-weighted mean of the clients' micro-averaged AUC, over the clients where it is defined.
+    pub auc: Option<f64>,
+    /// Why the AUC is undefined for some or all clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auc_undefined: Option<String>,
+    /// The values of each client.
+    pub clients: Vec<ClientMeasured>,
+}
+
+/// The measurements of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientMeasured {
+    /// Correct predictions.
+    pub correct: u64,
+    /// Test samples that were scored.
+    pub n: u64,
+    /// Micro-averaged AUC.
+    pub auc: Option<f64>,
+    /// Sum over batches of the batch-mean training loss times the rows, when it was measured by a pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train_loss_sum: Option<f64>,
+    /// Rows behind that sum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train_n: Option<u64>,
+}
+
+impl Measured {
+    /// Aggregates the clients' values.
+    #[must_use]
+    pub fn of(clients: Vec<ClientMeasured>) -> Self {
+        let (correct, n) = clients.iter().fold((0, 0), |(c, n), m| (c + m.correct, n + m.n));
+        let mut rates: Vec<f64> = clients.iter().filter(|m| m.n > 0).map(|m| m.correct as f64 / m.n as f64).collect();
+        let mean = average(&rates);
+        let sd = mean.map(|mean| (rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / rates.len() as f64).sqrt());
+        rates.sort_by(f64::total_cmp);
+        let worst = average(&rates[..rates.len().div_ceil(10)]);
+        let defined: Vec<(f64, f64)> = clients.iter().filter_map(|m| Some((m.auc?, m.n as f64))).collect();
+        let weight: f64 = defined.iter().map(|(_, n)| n).sum();
+        let auc = (weight > 0.0).then(|| defined.iter().map(|(a, n)| a * n).sum::<f64>() / weight);
+        let undefined = clients.len() - defined.len();
+        Self {
+            accuracy: (n > 0).then(|| correct as f64 / n as f64),
+            accuracy_mean: mean,
+            accuracy_sd: sd,
+            accuracy_worst10: worst,
+            auc,
+            auc_undefined: (undefined > 0)
+                .then(|| format!("{undefined} of {} clients have no test samples or scores that are not finite", clients.len())),
+            clients,
+        }
+    }
+}
+
+fn average(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+impl History {
+    /// The values of a metric over the evaluations, as (round, value); absent values are left out.
+    ///
+    /// Metrics are the fields of [`Measured`] with the prefix `test_` (of the headline view; `VIEW:test_accuracy` of another one),
+    /// `train_loss`, `floats_up`, `floats_down` and `gradient_evaluations`.
+    #[must_use]
+    pub fn series(&self, metric: &str) -> Vec<(u64, f64)> {
+        let (view, metric) = metric.split_once(':').unwrap_or((&self.headline, metric));
+        self.evaluations
+            .iter()
+            .filter_map(|e| {
+                let value = match metric {
+                    "train_loss" => e.train_loss,
+                    "floats_up" => Some(e.floats_up as f64),
+                    "floats_down" => Some(e.floats_down as f64),
+                    "gradient_evaluations" => Some(e.gradient_evaluations as f64),
+                    _ => {
+                        let m = e.views.get(view)?;
+                        match metric.strip_prefix("test_")? {
+                            "accuracy" => m.accuracy,
+                            "accuracy_mean" => m.accuracy_mean,
+                            "accuracy_sd" => m.accuracy_sd,
+                            "accuracy_worst10" => m.accuracy_worst10,
+                            "auc" => m.auc,
+                            _ => None,
+                        }
+                    }
+                };
+                Some((e.round, value?))
+            })
+            .collect()
+    }
+}
+
+/// The metrics that [`History::series`] knows.
+pub const METRICS: &[&str] = &[
+    "test_accuracy",
+    "test_accuracy_mean",
+    "test_accuracy_sd",
+    "test_accuracy_worst10",
+    "test_auc",
+    "train_loss",
+    "floats_up",
+    "floats_down",
+    "gradient_evaluations",
+    "global:test_accuracy",
+    "personal:test_accuracy",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weighted_and_unweighted_accuracy_differ_and_both_are_reported() {
+        let client = |correct, n| ClientMeasured { correct, n, auc: None, train_loss_sum: None, train_n: None };
+        let m = Measured::of(vec![client(90, 100), client(1, 10), client(0, 0)]);
+        assert_eq!(m.accuracy, Some(91.0 / 110.0));
+        assert_eq!(m.accuracy_mean, Some(0.5));
+        assert!((m.accuracy_sd.expect("two clients") - 0.4).abs() < 1e-12);
+        assert_eq!(m.accuracy_worst10, Some(0.1));
+        assert_eq!(m.auc, None);
+        assert!(m.auc_undefined.is_some());
+    }
+}

@@ -1,0 +1,34 @@
+//! The simulation of federated learning: one round loop, clients, server, sampling, evaluation, checkpoints.
+//!
+//! An algorithm fills the hooks of [`Algorithm`] and cannot change the order of a round ([`round`]). Nothing here knows an
+//! algorithm by name, a pipeline or a store.
+
+pub mod algorithm;
+pub mod arena;
+pub mod batch;
+pub mod checkpoint;
+pub mod clock;
+pub mod evaluate;
+pub mod history;
+pub mod newcomers;
+pub mod objective;
+pub mod parties;
+pub mod round;
+pub mod settings;
+pub mod state;
+pub mod streams;
+pub mod trainer;
+pub mod world;
+
+pub use algorithm::{Aggregation, Algorithm, Description, Traffic, When, Who};
+pub use arena::Arena;
+pub use batch::{Batch, Pass};
+pub use history::{Evaluation, History, Status};
+pub use objective::Objective;
+pub use parties::{Client, Server, Uploaded};
+pub use round::{Monitor, Simulation};
+pub use settings::Settings;
+pub use state::{Item, State, Visitor};
+pub use streams::{Seeded, Streams};
+pub use trainer::{Trainer, Update};
+pub use world::World;

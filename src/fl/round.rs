@@ -1,0 +1,380 @@
+//! The one round loop. An algorithm fills hooks and cannot change the order:
+//!
+//! ```text
+//! setup; prepare (once)
+//! for each round:
+//!     draw the cohort
+//!     evaluate, where the reference does so before receiving
+//!     receive
+//!     evaluate, where the reference does so after receiving
+//!     train, upload
+//!     evaluate, where the reference does so after training
+//!     lose uploads, refuse late ones; aggregate; distribute
+//! checkpoint
+//! receive and evaluate once more; finish (and evaluate); new clients
+//! ```
+
+use super::algorithm::{Aggregation, Algorithm, When};
+use super::arena::{Arena, Phase, sorted};
+use super::checkpoint::{self, Snapshot};
+use super::evaluate::measure;
+use super::history::{Evaluation, History, Status};
+use super::newcomers;
+use super::parties::{Client, Server, Uploaded};
+use super::settings::TrainLoss;
+use super::state::{Collect, Leaf};
+use super::streams::Moment;
+use super::trainer::Tally;
+use super::world::World;
+use crate::base::{Fault, FaultKind, Outcome};
+use crate::engine::Model;
+
+/// What surrounds a simulation: checkpoints, progress, interrupts, inspection. All but `stopping` have empty defaults.
+#[expect(unused_variables, reason = "the defaults do nothing")]
+pub trait Monitor {
+    /// The state to continue from, if there is one.
+    ///
+    /// # Errors
+    /// A storage fault.
+    fn resume(&mut self) -> Outcome<Option<Snapshot>> {
+        Ok(None)
+    }
+    /// A round is done.
+    fn progress(&mut self, done: u64, total: u64, history: &History) {}
+    /// Whether it is time for a checkpoint.
+    fn checkpoint_due(&mut self) -> bool {
+        false
+    }
+    /// Keeps a checkpoint.
+    ///
+    /// # Errors
+    /// A storage fault.
+    fn save(&mut self, snapshot: Snapshot) -> Outcome<()> {
+        Ok(())
+    }
+    /// Whether to checkpoint and stop.
+    fn stopping(&self) -> bool {
+        false
+    }
+    /// Something worth knowing.
+    fn note(&mut self, line: &str) {}
+    /// Whether `inspect` wants to be called.
+    fn inspects(&self) -> bool {
+        false
+    }
+    /// The state at the end of a round (0: before the first), after everything that the round does.
+    fn inspect(&mut self, round: u64, parties: &Parties) {}
+}
+
+/// A monitor that does nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl Monitor for Quiet {}
+
+/// The named leaves of all parties.
+#[derive(Clone, Debug)]
+pub struct Parties {
+    /// The server's leaves; the global model is `global`.
+    pub server: Vec<(String, Leaf)>,
+    /// Each client's leaves; its model is `model`.
+    pub clients: Vec<Vec<(String, Leaf)>>,
+}
+
+/// What a simulation leaves behind.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// The measurements.
+    pub history: History,
+    /// The global model.
+    pub global: Model,
+    /// The state after the last round, from which more rounds may continue.
+    pub last: Snapshot,
+}
+
+/// An algorithm ready to run, without its types.
+pub trait Simulation: Send + Sync {
+    /// Runs the whole simulation.
+    ///
+    /// # Errors
+    /// A stage fault from a hook, a storage fault from the monitor, or `Interrupted`.
+    fn simulate(&self, world: &World, monitor: &mut dyn Monitor) -> Outcome<Simulated>;
+    /// Whether the number of rounds enters the updates.
+    fn horizon(&self) -> bool;
+}
+
+impl<A: Algorithm> Simulation for A {
+    fn simulate(&self, world: &World, monitor: &mut dyn Monitor) -> Outcome<Simulated> {
+        Run::start(self, world, monitor)?.finish()
+    }
+    fn horizon(&self) -> bool {
+        Algorithm::horizon(self)
+    }
+}
+
+/// A simulation under way.
+struct Run<'a, A: Algorithm> {
+    algorithm: &'a A,
+    world: &'a World,
+    monitor: &'a mut dyn Monitor,
+    server: Server<A::Server>,
+    clients: Vec<Client<A::Client>>,
+    books: Books,
+    round: u64,
+}
+
+/// What is counted along the way; part of every checkpoint.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct Books {
+    /// Rounds done when the books were written down.
+    pub(super) round: u64,
+    pub(super) history: History,
+    pub(super) floats_down: u64,
+    pub(super) floats_up: u64,
+    pub(super) gradients: u64,
+    /// Loss sum and rows of the last round's training.
+    pub(super) running: (f64, u64),
+}
+
+impl<'a, A: Algorithm> Run<'a, A> {
+    fn start(algorithm: &'a A, world: &'a World, monitor: &'a mut dyn Monitor) -> Outcome<Self> {
+        let mut server = Server { global: world.initial.clone(), state: A::Server::default() };
+        let client = |id| Client { id, model: world.initial.clone(), state: A::Client::default(), participations: 0, seconds: [0.0; 2] };
+        let mut clients: Vec<_> = (0..world.clients()).map(client).collect();
+        algorithm.setup(world, &mut server, &mut clients)?;
+        let mut books = Books::default();
+        books.history.headline = algorithm.views().last().copied().unwrap_or_default().to_owned();
+        let mut run = Self { algorithm, world, monitor, server, clients, books, round: 0 };
+        match run.monitor.resume()? {
+            Some(snapshot) if snapshot.round <= world.settings.rounds => {
+                run.books = checkpoint::restore(&snapshot, algorithm, &mut run.server, &mut run.clients)?;
+                run.round = snapshot.round;
+            }
+            _ => {
+                let mut arena = run.arena(0, &[], Phase::Prepare);
+                algorithm.prepare(&mut arena)?;
+                let tally = arena.tally;
+                run.books.gradients += tally.gradients;
+                run.inspect();
+            }
+        }
+        Ok(run)
+    }
+
+    fn finish(mut self) -> Outcome<Simulated> {
+        let rounds = self.world.settings.rounds;
+        while self.round < rounds && self.books.history.status == Status::Completed {
+            if self.monitor.stopping() {
+                let snapshot = self.snapshot();
+                self.monitor.save(snapshot)?;
+                return Err(Fault::new(FaultKind::Interrupted, format!("stopped after round {} of {rounds}", self.round)));
+            }
+            self.one_round()?;
+            self.round += 1;
+            self.inspect();
+            self.monitor.progress(self.round, rounds, &self.books.history);
+            if self.monitor.checkpoint_due() && self.round < rounds {
+                let snapshot = self.snapshot();
+                self.monitor.save(snapshot)?;
+            }
+        }
+        let last = self.snapshot();
+        if self.books.history.status == Status::Completed {
+            self.after_the_last_round()?;
+        }
+        Ok(Simulated { history: self.books.history, global: self.server.global, last })
+    }
+
+    fn one_round(&mut self) -> Outcome<()> {
+        let (algorithm, world, round) = (self.algorithm, self.world, self.round);
+        let settings = &world.settings;
+        let nominal = settings.nominal_cohort(world.clients());
+        let most = if settings.random_join_ratio { world.clients() } else { nominal };
+        let cohort = world.streams.cohort(round, world.clients(), nominal, most);
+        let due = round.is_multiple_of(settings.eval_every);
+
+        self.evaluate(When::BeforeReceive, round, due, &cohort)?;
+        self.receive(round, &cohort)?;
+        self.evaluate(When::AfterReceive, round, due, &cohort)?;
+
+        let mut arena = self.arena(round, &cohort, Phase::Train);
+        let uploads = algorithm.train_phase(&mut arena)?;
+        let tally = arena.tally;
+        self.train_accounts(tally, &cohort);
+        let done = round + 1;
+        self.evaluate(When::AfterTraining, done, done.is_multiple_of(settings.eval_every) || done == settings.rounds, &cohort)?;
+
+        let uploads = self.accept(uploads, &cohort)?;
+        if uploads.is_empty() {
+            self.note(format!("round {}: no upload arrived, so the server kept its state", round + 1));
+        } else {
+            let context = Aggregation { round, rounds: settings.rounds, clients: world.clients(), nominal, cohort: &cohort };
+            let mut arena = self.arena(round, &cohort, Phase::Aggregate);
+            arena.serve(|trainer, server| algorithm.aggregate(trainer, server, &uploads, &context))?;
+            let tally = arena.tally;
+            self.books.gradients += tally.gradients;
+            self.transmit(&uploads, &cohort);
+            let mut arena = self.arena(round, &cohort, Phase::Distribute);
+            algorithm.distribute(&mut arena, &uploads)?;
+            let tally = arena.tally;
+            self.books.gradients += tally.gradients;
+        }
+        let finite = tally.loss.is_finite() && self.server.global.params.iter().all(|v| v.is_finite());
+        if !finite {
+            self.books.history.status = Status::Diverged { round: done };
+            self.note(format!("round {done}: a loss or a parameter is no longer finite"));
+        }
+        Ok(())
+    }
+
+    fn after_the_last_round(&mut self) -> Outcome<()> {
+        let (algorithm, rounds) = (self.algorithm, self.round);
+        if algorithm.evaluates() == When::AfterReceive {
+            self.receive(rounds, &[])?;
+        }
+        if algorithm.evaluates() != When::AfterTraining {
+            self.evaluate(algorithm.evaluates(), rounds, true, &[])?;
+        }
+        let mut arena = self.arena(rounds, &[], Phase::Finish);
+        let worked = algorithm.finish(&mut arena)?;
+        let tally = arena.tally;
+        self.books.gradients += tally.gradients;
+        if worked {
+            self.evaluate(algorithm.evaluates(), rounds, true, &[])?;
+            if let Some(last) = self.books.history.evaluations.last_mut() {
+                last.finished = true;
+            }
+            self.inspect();
+        }
+        self.books.history.newcomers = newcomers::join(algorithm, self.world, &self.server, rounds)?;
+        Ok(())
+    }
+
+    fn arena<'b>(&'b mut self, round: u64, cohort: &'b [usize], phase: Phase) -> Arena<'b, A> {
+        Arena::new(self.world, &mut self.server, &mut self.clients, round, cohort, phase)
+    }
+
+    fn receive(&mut self, round: u64, cohort: &[usize]) -> Outcome<()> {
+        let algorithm = self.algorithm;
+        let mut arena = self.arena(round, cohort, Phase::Receive);
+        let ids = arena.ids(algorithm.receives());
+        arena.each(&ids, |trainer, server, client| algorithm.receive(trainer, server, client))?;
+        let tally = arena.tally;
+        self.books.gradients += tally.gradients;
+        Ok(())
+    }
+
+    fn evaluate(&mut self, when: When, round: u64, due: bool, cohort: &[usize]) -> Outcome<()> {
+        if self.algorithm.evaluates() != when {
+            return Ok(());
+        }
+        let algorithm = self.algorithm;
+        if due {
+            let mut arena = self.arena(round, cohort, Phase::Evaluate);
+            let (views, full) = measure(algorithm, &mut arena)?;
+            let (sum, rows) = self.books.running;
+            let running = (rows > 0).then(|| sum / rows as f64);
+            let train_loss = match self.world.settings.train_loss {
+                TrainLoss::Full => full,
+                TrainLoss::Running => running,
+                TrainLoss::Off => None,
+            };
+            self.books.history.evaluations.push(Evaluation {
+                round,
+                finished: false,
+                views,
+                train_loss,
+                floats_down: self.books.floats_down,
+                floats_up: self.books.floats_up,
+                gradient_evaluations: self.books.gradients,
+            });
+        }
+        // Measured or not, evaluating leaves its mark, so that results do not depend on how often it is done.
+        self.clients.iter_mut().for_each(|client| algorithm.evaluation_effect(client));
+        Ok(())
+    }
+
+    /// Books the training phase: participations, simulated seconds, loss.
+    fn train_accounts(&mut self, tally: Tally, cohort: &[usize]) {
+        let (world, round) = (self.world, self.round);
+        self.books.gradients += tally.gradients;
+        self.books.running = if tally.loss.is_finite() { (tally.loss, tally.rows) } else { (0.0, 0) };
+        for id in sorted(cohort) {
+            let client = &mut self.clients[id];
+            let at = Moment { client: id as u64, round, pass: 0 };
+            let size = world.settings.batch_size;
+            let batches =
+                world.clock.epochs(world.streams.as_ref(), at, world.settings.local_epochs) * (world.shards[id].train.len() / size) as u64;
+            client.participations += 1;
+            client.seconds[0] += world.clock.training(world.streams.as_ref(), at, batches);
+            client.seconds[1] += world.clock.sending(id);
+        }
+    }
+
+    /// The uploads that arrive in time, in the order of ids, with their weights.
+    fn accept(&mut self, uploads: Vec<Uploaded<A::Upload>>, cohort: &[usize]) -> Outcome<Vec<Uploaded<A::Upload>>> {
+        let settings = &self.world.settings;
+        let arriving = self.world.streams.accepted(self.round, cohort.len(), settings.arriving(cohort.len()));
+        let arrived: Vec<usize> = arriving.iter().map(|position| cohort[*position]).collect();
+        let mut accepted: Vec<_> = uploads
+            .into_iter()
+            .filter(|upload| arrived.contains(&upload.client))
+            .filter(|upload| {
+                let client = &self.clients[upload.client];
+                let mean = (client.seconds[0] + client.seconds[1]) / client.participations.max(1) as f64;
+                settings.time_threshold.is_none_or(|most| mean <= most)
+            })
+            .collect();
+        let total: usize = accepted.iter().map(|upload| upload.samples).sum();
+        if total == 0 && !accepted.is_empty() {
+            return Err(Fault::stage("no client in the round has a training sample").help("give the clients more samples in the partition"));
+        }
+        for upload in &mut accepted {
+            upload.weight = upload.samples as f64 / total as f64;
+        }
+        Ok(accepted)
+    }
+
+    fn transmit(&mut self, uploads: &[Uploaded<A::Upload>], cohort: &[usize]) {
+        let layout = self.world.layout();
+        for (i, upload) in uploads.iter().enumerate() {
+            let traffic = self.algorithm.traffic(layout, &mut upload.extra.clone(), &self.world.initial);
+            self.books.floats_up += traffic.up;
+            if i == 0 {
+                self.books.floats_down += traffic.down * cohort.len() as u64;
+            }
+        }
+    }
+
+    fn note(&mut self, line: String) {
+        self.monitor.note(&line);
+        self.books.history.notes.push(line);
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        checkpoint::take(self.round, self.algorithm, &self.world.initial, &mut self.server, &mut self.clients, &self.books)
+    }
+
+    fn inspect(&mut self) {
+        if !self.monitor.inspects() {
+            return;
+        }
+        let collect = |visit: &mut dyn FnMut(&mut Collect)| {
+            let mut collect = Collect::new(&self.world.initial);
+            visit(&mut collect);
+            collect.leaves
+        };
+        let server = collect(&mut |v| self.server.visit(v));
+        let clients = self
+            .clients
+            .iter_mut()
+            .map(|client| {
+                collect(&mut |v| {
+                    super::state::Visitor::model(v, "model", &mut client.model);
+                    super::state::State::visit(&mut client.state, v);
+                })
+            })
+            .collect();
+        self.monitor.inspect(self.round, &Parties { server, clients });
+    }
+}

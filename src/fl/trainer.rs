@@ -1,0 +1,310 @@
+//! What a hook may do with a client's samples and a model: passes, steps, gradients, predictions.
+
+use super::batch::{Batch, Order, Pass};
+use super::objective::Objective;
+use super::streams::{Moment, NoiseKind};
+use super::world::{Worker, World};
+use crate::base::Outcome;
+use crate::engine::loss;
+use crate::engine::tape::Branch;
+use crate::engine::update::{Correction, Optimiser, clip};
+use crate::engine::{Model, Parts};
+
+/// One client (or the server) at work in one phase of a round, on one thread.
+pub struct Trainer<'a> {
+    /// What everybody shares.
+    pub world: &'a World,
+    pub(super) worker: &'a mut Worker,
+    pub(super) at: Moment,
+    pub(super) first_pass: u64,
+    pub(super) epochs: u64,
+    pub(super) rate: f64,
+    pub(super) position: Option<usize>,
+    pub(super) tally: Tally,
+}
+
+/// What a phase has cost and lost so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Sum over batches of the batch-mean loss times the rows.
+    pub loss: f64,
+    /// Rows behind that sum.
+    pub rows: u64,
+    /// Gradients of one batch that were computed.
+    pub gradients: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: Self) {
+        self.loss += other.loss;
+        self.rows += other.rows;
+        self.gradients += other.gradients;
+    }
+}
+
+/// How a gradient changes a model.
+pub struct Update<'a> {
+    optimiser: &'a mut Optimiser<f32>,
+    corrections: &'a [Correction<'a, f32>],
+    parts: Parts,
+    clip: Option<f32>,
+    rate: Option<f32>,
+}
+
+impl<'a> Update<'a> {
+    /// A step of the optimiser on all parameters at the client's learning rate.
+    pub fn new(optimiser: &'a mut Optimiser<f32>) -> Self {
+        Self { optimiser, corrections: &[], parts: Parts::All, clip: None, rate: None }
+    }
+    /// Adds terms to the gradient, in this order.
+    #[must_use]
+    pub fn with(mut self, corrections: &'a [Correction<'a, f32>]) -> Self {
+        self.corrections = corrections;
+        self
+    }
+    /// Changes only the base or only the head.
+    #[must_use]
+    pub fn only(mut self, parts: Parts) -> Self {
+        self.parts = parts;
+        self
+    }
+    /// Clips the gradient to this Euclidean norm first (`torch.nn.utils.clip_grad_norm_`).
+    #[must_use]
+    pub fn clip(mut self, norm: f32) -> Self {
+        self.clip = Some(norm);
+        self
+    }
+    /// Uses this learning rate.
+    #[must_use]
+    pub fn rate(mut self, rate: f32) -> Self {
+        self.rate = Some(rate);
+        self
+    }
+}
+
+impl<'a> Trainer<'a> {
+    /// The client's id.
+    #[must_use]
+    pub fn client(&self) -> usize {
+        self.at.client as usize
+    }
+    /// The round, from 0.
+    #[must_use]
+    pub fn round(&self) -> u64 {
+        self.at.round
+    }
+    /// The client's place in the round's cohort in the order drawn; absent when it was not selected.
+    #[must_use]
+    pub fn position(&self) -> Option<usize> {
+        self.position
+    }
+    /// Local epochs of this client in this round: fewer for a slow one.
+    #[must_use]
+    pub fn epochs(&self) -> u64 {
+        self.epochs
+    }
+    /// The client's current learning rate, after decay.
+    #[must_use]
+    pub fn rate(&self) -> f32 {
+        self.rate as f32
+    }
+    /// The client's number of training samples, n_c.
+    #[must_use]
+    pub fn samples(&self) -> usize {
+        self.world.shard(self.client()).train.len()
+    }
+    /// The optimiser that the settings ask for, without state.
+    #[must_use]
+    pub fn optimiser(&self) -> Optimiser<f32> {
+        self.world.settings.optimizer.start()
+    }
+    /// The usual training pass: shuffled, batch size B.
+    #[must_use]
+    pub fn training(&self) -> Pass {
+        Pass { size: self.world.settings.batch_size, drop_last: self.world.settings.drop_last, order: Order::Shuffled }
+    }
+    /// The pass that measures the training loss.
+    #[must_use]
+    pub fn measuring(&self) -> Pass {
+        Pass { order: Order::Measuring, ..self.training() }
+    }
+    /// A pass over the test set; the batch size has no influence on the result.
+    #[must_use]
+    pub fn testing(&self) -> Pass {
+        Pass { size: 128, drop_last: false, order: Order::Test }
+    }
+    /// Takes the next moment of this client in this phase; every question of a stream uses up one.
+    pub fn moment(&mut self) -> Moment {
+        let now = self.at;
+        self.at.pass += 1;
+        now
+    }
+    /// Starts the phase's random questions again, so that a second model of the client meets the same batches as the first: then
+    /// the global track of Ditto is FedAvg, and its personal one without its pull is local training, bit for bit.
+    pub fn rewind(&mut self) {
+        self.at.pass = self.first_pass;
+    }
+    /// Noise for an algorithm.
+    pub fn noise(&mut self, kind: NoiseKind, out: &mut [f32]) {
+        let at = self.moment();
+        self.world.streams.noise(at, kind, out);
+    }
+    /// Uniform integers below `bound` for an algorithm.
+    pub fn integers(&mut self, count: usize, bound: usize) -> Vec<usize> {
+        let at = self.moment();
+        self.world.streams.integers(at, count, bound)
+    }
+
+    /// Visits the client's samples batch by batch.
+    ///
+    /// # Errors
+    /// The first fault of `visit`.
+    pub fn pass(&mut self, pass: Pass, mut visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
+        let world = self.world;
+        let shard = world.shard(self.client());
+        let mut samples = if pass.order == Order::Test { &shard.test[..] } else { &shard.train[..] };
+        let order = match pass.order {
+            Order::Shuffled => Some(world.streams.order(self.moment(), samples.len())),
+            Order::Measuring => Some(world.streams.measuring_order(self.moment(), samples.len())),
+            Order::Window { start, len } => {
+                samples = &samples[start.min(samples.len())..(start + len).min(samples.len())];
+                None
+            }
+            Order::Stored | Order::Test => None,
+        };
+        let mut batch = std::mem::take(&mut self.worker.batch);
+        let mut chosen: Vec<u32> = Vec::with_capacity(pass.size.min(samples.len()));
+        let mut result = Ok(());
+        for cut in pass.cuts(samples.len()) {
+            chosen.clear();
+            match &order {
+                Some(order) => chosen.extend(order[cut].iter().map(|i| samples[*i as usize])),
+                None => chosen.extend_from_slice(&samples[cut]),
+            }
+            world.data.gather(&chosen, &mut batch.x);
+            world.data.gather_labels(&chosen, &mut batch.y);
+            result = visit(self, &mut batch);
+            if result.is_err() {
+                break;
+            }
+        }
+        self.worker.batch = batch;
+        result
+    }
+
+    /// One step of one model: loss, gradient, update. Returns the batch's mean loss before the step.
+    ///
+    /// # Errors
+    /// A stage fault from a custom objective.
+    pub fn step(&mut self, model: &mut Model, batch: &Batch, objective: &Objective<'_>, update: Update<'_>) -> Outcome<f32> {
+        let loss = self.gradients(&mut [&mut *model], batch, objective, update.parts)?;
+        self.apply(0, model, update);
+        Ok(loss)
+    }
+
+    /// The usual local training: E epochs of steps in training mode with a fresh optimiser.
+    ///
+    /// # Errors
+    /// A stage fault from a custom objective.
+    pub fn descend(&mut self, model: &mut Model, objective: &Objective<'_>, corrections: &[Correction<'_, f32>]) -> Outcome<()> {
+        model.training = true;
+        let mut optimiser = self.optimiser();
+        for _ in 0..self.epochs {
+            self.pass(self.training(), |trainer, batch| {
+                trainer.step(model, batch, objective, Update::new(&mut optimiser).with(corrections)).map(drop)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The gradients of one or several models in a joint graph; read them with [`Trainer::gradient`] or use [`Trainer::apply`].
+    ///
+    /// # Errors
+    /// A stage fault from a custom objective.
+    pub fn gradients(&mut self, models: &mut [&mut Model], batch: &Batch, objective: &Objective<'_>, parts: Parts) -> Outcome<f32> {
+        let Worker { engine, grads, d_logits, .. } = &mut *self.worker;
+        grads.resize_with(grads.len().max(models.len()), Vec::new);
+        for (grad, model) in grads.iter_mut().zip(models.iter()) {
+            grad.clear();
+            grad.resize(model.params.len(), 0.0);
+        }
+        let loss = match objective {
+            Objective::CrossEntropy => {
+                let model = &mut *models[0];
+                engine.forward(0, model, &batch.x, batch.rows())?;
+                let loss = loss::cross_entropy(engine.logits(0), &batch.y, model.net.classes(), d_logits);
+                engine.backward(0, model, Some(d_logits), None, parts, &mut grads[0])?;
+                loss
+            }
+            Objective::Custom(loss) => {
+                let count = models.len();
+                let mut branches: Vec<Branch<'_>> = models
+                    .iter_mut()
+                    .enumerate()
+                    .map(|(slot, model)| Branch { slot, model, x: &batch.x, rows: batch.rows(), parts })
+                    .collect();
+                engine.differentiate(&mut branches, &mut grads[..count], |graphs| loss(graphs, &batch.y))?
+            }
+        };
+        self.tally.loss += f64::from(loss) * batch.rows() as f64;
+        self.tally.rows += batch.rows() as u64;
+        self.tally.gradients += models.len() as u64;
+        Ok(loss)
+    }
+
+    /// The gradient of the `index`-th model of the last [`Trainer::gradients`].
+    #[must_use]
+    pub fn gradient(&self, index: usize) -> &[f32] {
+        &self.worker.grads[index]
+    }
+
+    /// Applies the gradient of the `index`-th model of the last [`Trainer::gradients`].
+    pub fn apply(&mut self, index: usize, model: &mut Model, update: Update<'_>) {
+        let grad = &mut self.worker.grads[index];
+        let layout = model.net.layout();
+        let range = match update.parts {
+            Parts::All => 0..layout.len,
+            Parts::Base => layout.base(),
+            Parts::Head => layout.head(),
+            Parts::Nothing => 0..0,
+        };
+        if let Some(norm) = update.clip {
+            clip(&mut [&mut grad[range.clone()]], norm);
+        }
+        let rate = update.rate.unwrap_or(self.rate as f32);
+        match self.world.settings.optimizer.decay() {
+            None => update.optimiser.step(&mut model.params, grad, rate, range, update.corrections),
+            // Torch adds the decay before anything else.
+            Some(decay) => {
+                let corrections: Vec<_> = std::iter::once(decay).chain(update.corrections.iter().copied()).collect();
+                update.optimiser.step(&mut model.params, grad, rate, range, &corrections);
+            }
+        }
+    }
+
+    /// Features (rows x width) and logits (rows x classes) of a batch in the model's own mode.
+    ///
+    /// # Errors
+    /// A stage fault when the batch does not fit the model.
+    pub fn forward(&mut self, model: &mut Model, batch: &Batch) -> Outcome<(Vec<f32>, Vec<f32>)> {
+        let engine = &mut self.worker.engine;
+        engine.forward(0, model, &batch.x, batch.rows())?;
+        Ok((engine.features(0).to_vec(), engine.logits(0).to_vec()))
+    }
+
+    /// The logits of a batch in evaluation mode, whatever the model's mode.
+    ///
+    /// # Errors
+    /// A stage fault when the batch does not fit the model.
+    pub fn predict(&mut self, model: &Model, batch: &Batch) -> Outcome<Vec<f32>> {
+        let mut model = Model { training: false, ..model.clone() };
+        Ok(self.forward(&mut model, batch)?.1)
+    }
+
+    /// The mean cross-entropy of scores (rows x classes).
+    #[must_use]
+    pub fn cross_entropy(&self, scores: &[f32], labels: &[u32]) -> f32 {
+        let classes = scores.len() / labels.len().max(1);
+        (loss::cross_entropy_sum(scores, labels, classes) / labels.len() as f64) as f32
+    }
+}

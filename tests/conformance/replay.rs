@@ -1,0 +1,302 @@
+//! Runs a fixture through the simulation with the fixture's answers to every random question, and compares all that it stored.
+
+use crate::compare::{relative_error, tolerance};
+use crate::fixture::{Fixture, Metric, Tensor};
+use crate::mapping::{self, Source};
+use pflpipe::algorithms;
+use pflpipe::base::random::{Purpose, stream};
+use pflpipe::base::threads::Budget;
+use pflpipe::data::partition::Client as Shard;
+use pflpipe::data::{Bytes, Dataset, Origin, Samples, Shape};
+use pflpipe::engine::{self, Layer, Model, Network};
+use pflpipe::fl::history::{ClientMeasured, History};
+use pflpipe::fl::round::{Monitor, Parties};
+use pflpipe::fl::state::Leaf;
+use pflpipe::fl::streams::{Moment, NoiseKind};
+use pflpipe::fl::{Settings, Streams, World};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub const NOT_BUILT: &str = "not built yet";
+
+/// The fixture's answers: no shuffling, the recorded cohorts, the noise and labels of its rules.
+struct Recorded {
+    selection: Vec<Vec<usize>>,
+}
+
+impl Streams for Recorded {
+    fn cohort(&self, round: u64, _: usize, _: usize, _: usize) -> Vec<usize> {
+        self.selection[round as usize].clone()
+    }
+    fn accepted(&self, _: u64, count: usize, _: usize) -> Vec<usize> {
+        (0..count).collect()
+    }
+    fn order(&self, _: Moment, n: usize) -> Vec<u32> {
+        (0..n as u32).collect()
+    }
+    fn integers(&self, _: Moment, count: usize, bound: usize) -> Vec<usize> {
+        (0..count).map(|k| k % bound.max(1)).collect()
+    }
+    fn noise(&self, _: Moment, kind: NoiseKind, out: &mut [f32]) {
+        for (k, v) in out.iter_mut().enumerate() {
+            *v = match kind {
+                NoiseKind::Gumbel => 0.0,
+                _ => (0.618_033_988_749_894_9 * (k + 1) as f64).fract() as f32,
+            };
+        }
+    }
+    fn slow(&self, _: bool, _: usize, _: usize, _: bool) -> Vec<usize> {
+        Vec::new()
+    }
+    fn delay(&self, _: Moment) -> f64 {
+        0.0
+    }
+}
+
+/// Keeps the state after every round.
+#[derive(Default)]
+struct Keep(Vec<(u64, Parties)>);
+
+impl Monitor for Keep {
+    fn inspects(&self) -> bool {
+        true
+    }
+    fn inspect(&mut self, round: u64, parties: &Parties) {
+        self.0.retain(|(r, _)| *r != round);
+        self.0.push((round, parties.clone()));
+    }
+}
+
+/// The worst relative error, for people to read, or why the fixture is not met.
+pub fn replay(fixture: &Fixture) -> Result<String, String> {
+    let params = mapping::algorithm(fixture).ok_or(NOT_BUILT)?;
+    let params = params.as_object().expect("the mapping gives objects");
+    let name = params["name"].as_str().unwrap_or_default();
+    let registry = algorithms::all();
+    registry.get(name).ok_or(NOT_BUILT)?;
+    let algorithm = registry.build(params).map_err(|f| f.to_string())?;
+    let world = world(fixture)?;
+    let mut keep = Keep::default();
+    let simulated = algorithm.simulate(&world, &mut keep).map_err(|f| f.to_string())?;
+    let worst = states(fixture, &keep)?;
+    metrics(fixture, &simulated.history)?;
+    Ok(worst)
+}
+
+fn world(fixture: &Fixture) -> Result<World, String> {
+    let run = &fixture.run;
+    let net = Arc::new(network(fixture)?);
+    let mut initial = Model::init(net.clone(), &mut stream(0, Purpose::Initialisation, 0, 0, 0));
+    for entry in &net.layout().entries {
+        let tensor = fixture.tensor(&format!("init.model.{}", entry.name)).ok_or_else(|| format!("no initial `{}`", entry.name))?;
+        net.layout().import(&mut initial.params, entry, &tensor.values).map_err(|f| f.to_string())?;
+    }
+    let (mut samples, mut labels, mut shards) = (Vec::new(), Vec::new(), Vec::new());
+    for [train_x, train_y, test_x, test_y] in &fixture.data {
+        let start = labels.len() as u32;
+        for (x, y) in [(train_x, train_y), (test_x, test_y)] {
+            samples.extend(x.values.iter().flat_map(|v| (v / 255.0 * run.input_scale).to_le_bytes()));
+            labels.extend(y.values.iter().map(|v| *v as u32));
+        }
+        let middle = start + train_y.values.len() as u32;
+        shards.push(Shard { train: (start..middle).collect(), test: (middle..labels.len() as u32).collect() });
+    }
+    let counts: Vec<usize> = shards.iter().map(|s| s.train.len()).collect();
+    if counts != run.train_samples {
+        return Err(format!("training samples {counts:?}, the fixture says {:?}", run.train_samples));
+    }
+    let shape = Shape { channels: 1, height: run.side, width: run.side };
+    let samples = Samples::F32(Bytes::new(Arc::new(samples), 0));
+    let train = labels.len();
+    let data = Dataset::new("fixture", shape, run.classes, samples, labels, train, Origin::default()).map_err(|f| f.to_string())?;
+    let number = |name: &str| fixture.number(name);
+    let settings: Settings = serde_json::from_value(json!({
+        "rounds": run.iterations,
+        "local_epochs": number("local_epochs") as u64,
+        "batch_size": number("batch_size") as u64,
+        "learning_rate": number("local_learning_rate"),
+        "learning_rate_decay": fixture.flag("learning_rate_decay").then(|| number("learning_rate_decay_gamma")),
+        "join_ratio": number("join_ratio"),
+        "random_join_ratio": false,
+        "drop_rate": 0.0, "drop_count": "truncate",
+        "slow_trainers": 0.0, "slow_senders": 0.0, "slow_drawing": "with-replacement",
+        "seconds_per_batch": 0.0, "seconds_per_upload": 0.0,
+        "few_shot": 0, "new_clients": 0, "fine_tuning_epochs": 0,
+        "eval_every": 1, "train_loss": "full", "drop_last": true,
+        "optimizer": {"name": "sgd", "momentum": 0.0, "weight_decay": 0.0},
+        "batch_seed": 0, "sampling_seed": 0,
+    }))
+    .map_err(|e| e.to_string())?;
+    let streams = Box::new(Recorded { selection: run.selection.clone() });
+    World::new(initial, Arc::new(data), shards, settings, streams, Budget::new(1)).map_err(|f| f.to_string())
+}
+
+/// The reference's small models, built from the same layers as the users' models.
+fn network(fixture: &Fixture) -> Result<Network, String> {
+    let run = &fixture.run;
+    let norm = run.model.ends_with("_bn");
+    let mut layers = Vec::new();
+    if run.model.starts_with("tiny_cnn") {
+        for (name, width) in [("conv1", 4), ("conv2", 8)] {
+            layers.push(Layer::conv(&format!("{name}.0"), width, 3, 0));
+            if norm {
+                layers.push(Layer::norm2d(&format!("{name}.1")));
+            }
+            layers.push(Layer::Relu);
+            layers.push(Layer::pool(2));
+        }
+    } else if run.model != "tiny_mlp" {
+        return Err(format!("unknown model `{}`", run.model));
+    }
+    layers.extend([Layer::Flatten, Layer::linear("fc1.0", run.hidden), Layer::Relu]);
+    let head = layers.len();
+    layers.push(Layer::linear("fc", run.classes));
+    let shape = engine::Shape { channels: 1, height: run.side, width: run.side };
+    Network::build(shape, layers, head).map_err(|f| f.to_string())
+}
+
+fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
+    let run = &fixture.run;
+    let parties = |round: u64| keep.0.iter().find(|(r, _)| *r == round).map(|(_, p)| p);
+    let (mut worst, mut where_) = (0.0, String::new());
+    let mut faults = Vec::new();
+    let mut compared = 0;
+    let names: BTreeSet<&str> = fixture.names().collect();
+    for name in names {
+        let Some((snapshot, rest)) = name.split_once('.') else { continue };
+        let round = match snapshot.strip_prefix("after") {
+            Some(n) => n.parse::<u64>().map_err(|e| format!("{name}: {e}"))?,
+            None => 0,
+        };
+        let Some((owner, rest)) = rest.split_once('.') else { continue };
+        if owner == "model" {
+            continue;
+        }
+        let end = rest.find(['.', '[']).unwrap_or(rest.len());
+        let (attribute, item) = rest.split_at(end);
+        let client = owner.strip_prefix("client").and_then(|c| c.parse::<usize>().ok());
+        let source = mapping::source(&run.algorithm, client.is_none(), attribute).ok_or_else(|| format!("`{rest}` is not mapped"))?;
+        let (leaves, leaf) = match source {
+            Source::Ignored(_) => continue,
+            Source::Own(leaf) => {
+                let parties = parties(round).ok_or_else(|| format!("no state after round {round}"))?;
+                (client.map_or(&parties.server, |c| &parties.clients[c]), leaf)
+            }
+            Source::Received(leaf) => {
+                let parties = parties(round.saturating_sub(1)).ok_or_else(|| format!("no state before round {round}"))?;
+                (&parties.server, leaf)
+            }
+        };
+        let reference = fixture.tensor(name).ok_or_else(|| format!("no tensor `{name}`"))?;
+        match find(fixture, leaves, leaf, item, reference).and_then(|ours| relative_error(name, &ours, &reference.values)) {
+            Ok(error) if error <= tolerance(&run.algorithm, name) => {
+                compared += 1;
+                if error >= worst {
+                    (worst, where_) = (error, name.to_owned());
+                }
+            }
+            Ok(error) => faults.push(format!("{name}: relative error {error:.1e}")),
+            Err(why) => faults.push(why),
+        }
+    }
+    if compared == 0 {
+        faults.push("nothing was compared".to_owned());
+    }
+    match faults.first() {
+        None => Ok(format!("worst {worst:.1e} of {compared} tensors: {where_}")),
+        Some(first) => Err(format!("{first} (and {} more of {})", faults.len() - 1, faults.len() + compared)),
+    }
+}
+
+/// Our values for `item` of a leaf, in the reference's order.
+fn find(fixture: &Fixture, leaves: &[(String, Leaf)], leaf: &str, item: &str, reference: &Tensor) -> Result<Vec<f32>, String> {
+    let net = network(fixture)?;
+    let layout = net.layout();
+    let value = |name: &str| leaves.iter().find(|(n, _)| n == name).map(|(_, leaf)| leaf);
+    let index = item.strip_prefix('[').and_then(|i| i.strip_suffix(']')).and_then(|i| i.parse::<usize>().ok());
+    match value(leaf) {
+        Some(Leaf::Params(params)) => {
+            let entry = &layout.entries[index.ok_or_else(|| format!("`{leaf}{item}` is not indexed"))?];
+            Ok(layout.export(params, entry))
+        }
+        Some(Leaf::Model(model)) => {
+            let layout = model.net.layout();
+            if let Some(index) = index {
+                return Ok(layout.export(&model.params, &layout.entries[index]));
+            }
+            let item = item.trim_start_matches('.');
+            let named = match item.strip_prefix("base.") {
+                Some(name) => name.to_owned(),
+                None if item == "weight" || item == "bias" => format!("fc.{item}"),
+                None => item.strip_prefix("head.").map_or_else(|| item.to_owned(), |name| format!("fc.{name}")),
+            };
+            if let Some(entry) = layout.entries.iter().find(|e| e.name == named) {
+                return Ok(layout.export(&model.params, entry));
+            }
+            let buffer = layout.buffers.iter().find(|b| b.name == named);
+            buffer.map(|b| model.buffers.values[b.range.clone()].to_vec()).ok_or_else(|| format!("our model has no `{named}`"))
+        }
+        Some(Leaf::Vector(vector)) => Ok(vector.clone()),
+        Some(Leaf::Number(number)) => Ok(vec![*number as f32]),
+        Some(Leaf::Count(count)) => Ok(vec![*count as f32]),
+        None => match value(&format!("{leaf}{item}")) {
+            Some(Leaf::Vector(vector)) if vector.len() == reference.values.len() => Ok(vector.clone()),
+            _ => Err(format!("our state has no `{leaf}{item}`")),
+        },
+    }
+}
+
+fn metrics(fixture: &Fixture, history: &History) -> Result<(), String> {
+    let run = &fixture.run;
+    let mut faults = Vec::new();
+    // A second set of entries under one round is the evaluation after the last round's work.
+    let mut seen = BTreeSet::new();
+    let first_round = run.metrics.iter().map(|m| m.round).min().unwrap_or(0);
+    for metric in &run.metrics {
+        let tested = metric.correct.is_some();
+        let again = !seen.insert((metric.round, metric.client, metric.kind.clone(), tested));
+        let round = (metric.round - first_round) as usize;
+        let evaluation = if again { history.evaluations.iter().find(|e| e.finished) } else { history.evaluations.get(round) };
+        let view = mapping::view(&run.algorithm, metric.kind.as_deref());
+        let Some(ours) = evaluation.and_then(|e| e.views.get(view)).and_then(|m| m.clients.get(metric.client)) else {
+            faults.push(format!("no measurement for round {}, client {}", metric.round, metric.client));
+            continue;
+        };
+        faults.extend(
+            measured(metric, ours, run.classes).err().map(|why| format!("round {}, client {}: {why}", metric.round, metric.client)),
+        );
+    }
+    match faults.first() {
+        None => Ok(()),
+        Some(first) => Err(format!("{first} (and {} more of {} measurements)", faults.len() - 1, run.metrics.len())),
+    }
+}
+
+fn measured(metric: &Metric, ours: &ClientMeasured, classes: usize) -> Result<(), String> {
+    if let Some(correct) = metric.correct {
+        if (correct - ours.correct as f64).abs() > 0.0 {
+            return Err(format!("{} correct, the reference has {correct}", ours.correct));
+        }
+    }
+    if let Some(n) = metric.n.filter(|n| *n >= 1.0) {
+        if n != ours.n as f64 {
+            return Err(format!("{} test samples, the reference has {n}", ours.n));
+        }
+    }
+    if let (Some(auc), Some(n)) = (metric.auc.filter(|a| *a > 0.0), metric.n) {
+        // A pair of scores that change sides by rounding moves the AUC by one pair.
+        let pair = 1.0 / (n * n * (classes - 1) as f64);
+        let ours = ours.auc.ok_or("our AUC is undefined")?;
+        if (auc - ours).abs() > 1e-4 + pair {
+            return Err(format!("AUC {ours:.6}, the reference has {auc:.6}"));
+        }
+    }
+    if let (Some(sum), Some(n)) = (metric.train_loss_sum, metric.train_n.filter(|n| *n >= 1.0)) {
+        let ours_sum = ours.train_loss_sum.ok_or("our training loss is undefined")?;
+        if (sum - ours_sum).abs() > 1e-4 * sum.abs() || ours.train_n.map(|n| n as f64) != Some(n) {
+            return Err(format!("training loss {ours_sum:.6} over {:?}, the reference has {sum:.6} over {n}", ours.train_n));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! Defined behavior where a reference crashes: tiny clients, lost uploads, divergence, new clients, slow ones.
+
+use crate::small::{case, every};
+use pflpipe::fl::Status;
+use serde_json::json;
+
+#[test]
+fn tiny_clients_are_no_reason_to_fail() {
+    for case in every() {
+        for sizes in [[40, 5, 30, 2, 1], [40, 9, 8, 11, 12]] {
+            for drop_last in [true, false] {
+                let case = case.clone().sizes(&sizes).with(json!({"drop_last": drop_last, "train_loss": "full"}));
+                let run = case.run().unwrap_or_else(|fault| panic!("{}: {fault}", case.name()));
+                assert_eq!(run.history.status, Status::Completed, "{}", case.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_round_without_uploads_leaves_the_server_as_it_is_and_says_so() {
+    for case in every() {
+        let run = case.clone().with(json!({"drop_rate": 0.9, "rounds": 2})).run().unwrap_or_else(|f| panic!("{}: {f}", case.name()));
+        assert_eq!(run.history.notes.len(), 2, "{}", case.name());
+        assert!(run.global.params[..] == case.world().initial.params[..], "{}", case.name());
+    }
+}
+
+#[test]
+fn a_drop_rate_can_be_rounded_so_that_someone_is_left() {
+    let run = case("fedavg", json!({})).with(json!({"drop_rate": 0.9, "drop_count": "round"})).run().expect("it runs");
+    assert!(run.history.notes.is_empty());
+}
+
+#[test]
+fn new_clients_adopt_the_model_and_are_tested() {
+    for case in every() {
+        let case = case.with(json!({"new_clients": 2, "fine_tuning_epochs": 1}));
+        match case.run() {
+            Ok(run) => assert_eq!(run.history.newcomers.expect("two joined").clients.len(), 2, "{}", case.name()),
+            Err(fault) => assert!(fault.what.contains("not defined"), "{}: {fault}", case.name()),
+        }
+    }
+}
+
+#[test]
+fn few_shot_leaves_that_many_samples_of_each_label() {
+    let world = case("fedavg", json!({})).with(json!({"few_shot": 2})).world();
+    for shard in &world.shards {
+        for label in 0..10 {
+            let count = shard.train.iter().filter(|i| world.data.labels()[**i as usize] == label).count();
+            assert!(count <= 2);
+        }
+    }
+    for case in every() {
+        case.clone().with(json!({"few_shot": 3})).run().unwrap_or_else(|fault| panic!("{}: {fault}", case.name()));
+    }
+}
+
+#[test]
+fn a_learning_rate_that_is_far_too_high_gives_a_diverged_result() {
+    let run = case("fedavg", json!({})).with(json!({"learning_rate": 1e30})).run().expect("a result, not a crash");
+    assert!(matches!(run.history.status, Status::Diverged { round: 1..=4 }));
+    assert!(run.history.notes[0].contains("finite"));
+}
+
+#[test]
+fn slow_senders_beyond_the_threshold_are_refused() {
+    let case = case("fedavg", json!({})).with(json!({"slow_senders": 0.4, "slow_drawing": "exact", "seconds_per_batch": 0.0,
+        "seconds_per_upload": 1.0, "time_threshold": 1.5}));
+    let up = |case: &crate::small::Case| case.run().expect("it runs").history.series("floats_up").last().expect("measured").1;
+    let all = up(&case.clone().with(json!({"time_threshold": 10.0})));
+    assert!((up(&case) / all - 0.6).abs() < 1e-9, "two of five clients are refused in every round");
+}
+
+#[test]
+fn momentum_decay_and_adam_change_the_training() {
+    let base = case("fedavg", json!({})).run().expect("it runs").global.params.to_vec();
+    for optimizer in [
+        json!({"name": "sgd", "momentum": 0.9, "weight_decay": 0.0}),
+        json!({"name": "sgd", "momentum": 0.0, "weight_decay": 0.1}),
+        json!({"name": "adam", "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0}),
+    ] {
+        let other = case("fedavg", json!({})).with(json!({"optimizer": optimizer})).run().expect("it runs").global.params.to_vec();
+        assert!(base != other, "{optimizer}");
+        assert!(other.iter().all(|v| v.is_finite()));
+    }
+}

@@ -1,0 +1,7 @@
+//! Every algorithm under every option: the same result whatever the threads, interruptions and evaluations, and a defined one in
+//! every corner.
+
+mod corners;
+mod determinism;
+mod reductions;
+mod small;

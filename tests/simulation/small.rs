@@ -1,0 +1,145 @@
+//! A tiny world: a few clients with some digits each, and a small network.
+
+use pflpipe::algorithms::{self, Algorithms};
+use pflpipe::base::Outcome;
+use pflpipe::base::random::{Purpose, stream};
+use pflpipe::base::threads::Budget;
+use pflpipe::data::partition::Client;
+use pflpipe::data::{self, Dataset};
+use pflpipe::engine::{Layer, Model, Network, Shape};
+use pflpipe::fl::round::{Monitor, Quiet, Simulated};
+use pflpipe::fl::{Seeded, Settings, Simulation, World};
+use pflpipe::spec::catalog::{Default, Field};
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, OnceLock};
+
+pub const CLIENTS: usize = 5;
+pub const PER_CLIENT: usize = 34;
+
+/// A world and the algorithm that lives in it.
+#[derive(Clone)]
+pub struct Case {
+    pub algorithm: Value,
+    pub settings: Value,
+    pub clients: Vec<Client>,
+    pub norm: bool,
+    pub threads: usize,
+}
+
+/// Every algorithm of the registry with its default hyper-parameters.
+pub fn every() -> Vec<Case> {
+    registry().iter().map(|entry| case(entry.description.name, json!({}))).collect()
+}
+
+/// One algorithm with some hyper-parameters changed.
+pub fn case(name: &str, changed: Value) -> Case {
+    let fields = &registry().get(name).expect("a known algorithm").description.fields;
+    let mut params = defaults(fields);
+    params.insert("name".to_owned(), json!(name));
+    params.extend(changed.as_object().expect("a map").clone());
+    Case { algorithm: Value::Object(params), settings: json!({}), clients: shards(&[PER_CLIENT; CLIENTS]), norm: false, threads: 1 }
+}
+
+impl Case {
+    pub fn name(&self) -> &str {
+        self.algorithm["name"].as_str().expect("a name")
+    }
+    /// With other settings.
+    pub fn with(mut self, settings: Value) -> Self {
+        self.settings.as_object_mut().expect("a map").extend(settings.as_object().expect("a map").clone());
+        self
+    }
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+    pub fn norm(mut self) -> Self {
+        self.norm = true;
+        self
+    }
+    /// With these numbers of samples a client.
+    pub fn sizes(mut self, sizes: &[usize]) -> Self {
+        self.clients = shards(sizes);
+        self
+    }
+    pub fn build(&self) -> Box<dyn Simulation> {
+        registry().build(self.algorithm.as_object().expect("a map")).expect("default hyper-parameters fit")
+    }
+    pub fn world(&self) -> World {
+        let settings: Settings = serde_json::from_value(settings(&self.settings)).expect("the settings fit");
+        let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
+        let model = Model::init(Arc::new(network(self.norm)), &mut stream(3, Purpose::Initialisation, 0, 0, 0));
+        World::new(model, digits(), self.clients.clone(), settings, streams, Budget::new(self.threads)).expect("a valid world")
+    }
+    pub fn run(&self) -> Outcome<Simulated> {
+        self.run_with(&mut Quiet)
+    }
+    pub fn run_with(&self, monitor: &mut dyn Monitor) -> Outcome<Simulated> {
+        let world = self.world();
+        // A stage holds one permit while it runs.
+        let _permit = world.budget.acquire();
+        self.build().simulate(&world, monitor)
+    }
+}
+
+fn registry() -> &'static Algorithms {
+    static ALL: OnceLock<Algorithms> = OnceLock::new();
+    ALL.get_or_init(algorithms::all)
+}
+
+pub fn digits() -> Arc<Dataset> {
+    static DIGITS: OnceLock<Arc<Dataset>> = OnceLock::new();
+    DIGITS.get_or_init(|| Arc::new(data::load("optdigits", &Map::new(), &[]).expect("part of the program"))).clone()
+}
+
+/// Clients with that many samples each; each holds only some of the classes. The last quarter is for testing.
+pub fn shards(sizes: &[usize]) -> Vec<Client> {
+    let labels = digits();
+    let labels = labels.labels();
+    let mut free: Vec<u32> = (0..labels.len() as u32).collect();
+    sizes
+        .iter()
+        .enumerate()
+        .map(|(id, size)| {
+            let fits = |label: u32| (label as usize + 10 - id * 2 % 10) % 10 < 4;
+            let chosen: Vec<u32> = free.iter().copied().filter(|i| fits(labels[*i as usize])).take(*size).collect();
+            free.retain(|i| !chosen.contains(i));
+            let train = chosen.len() - chosen.len() / 4;
+            Client { train: chosen[..train].to_vec(), test: chosen[train..].to_vec() }
+        })
+        .collect()
+}
+
+fn network(norm: bool) -> Network {
+    let mut layers = vec![Layer::conv("conv1.0", 4, 3, 0)];
+    if norm {
+        layers.push(Layer::norm2d("conv1.1"));
+    }
+    layers.extend([Layer::Relu, Layer::pool(2), Layer::Flatten, Layer::linear("fc1.0", 12), Layer::Relu]);
+    let head = layers.len();
+    layers.push(Layer::linear("fc", 10));
+    Network::build(Shape { channels: 1, height: 8, width: 8 }, layers, head).expect("a valid network")
+}
+
+fn defaults(fields: &[Field]) -> Map<String, Value> {
+    fields
+        .iter()
+        .filter_map(|f| if let Default::Is(value) = &f.default { Some((f.name.to_owned(), value.clone())) } else { None })
+        .collect()
+}
+
+fn settings(changed: &Value) -> Value {
+    let mut settings = json!({
+        "rounds": 4, "local_epochs": 2, "batch_size": 8, "learning_rate": 0.05,
+        "join_ratio": 1.0, "random_join_ratio": false,
+        "drop_rate": 0.0, "drop_count": "truncate",
+        "slow_trainers": 0.0, "slow_senders": 0.0, "slow_drawing": "with-replacement",
+        "seconds_per_batch": 0.01, "seconds_per_upload": 0.1,
+        "few_shot": 0, "new_clients": 0, "fine_tuning_epochs": 0,
+        "eval_every": 1, "train_loss": "running", "drop_last": true,
+        "optimizer": {"name": "sgd", "momentum": 0.0, "weight_decay": 0.0},
+        "batch_seed": 1, "sampling_seed": 2,
+    });
+    settings.as_object_mut().expect("a map").extend(changed.as_object().expect("a map").clone());
+    settings
+}
