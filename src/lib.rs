@@ -12,6 +12,7 @@
 pub mod algorithms;
 pub mod base;
 pub mod catalog;
+pub mod cli;
 pub mod data;
 pub mod engine;
 pub mod exec;

@@ -3,6 +3,7 @@
 //! Nothing here knows where a sample comes from: it is handed labels and numbers.
 
 pub mod format;
+pub mod pick;
 mod sample;
 mod text;
 mod value;
