@@ -12,6 +12,7 @@
 pub mod algorithms;
 pub mod base;
 pub mod catalog;
+pub mod cli;
 pub mod data;
 pub mod engine;
 pub mod exec;
@@ -21,3 +22,4 @@ pub mod plan;
 pub mod spec;
 pub mod stage;
 pub mod store;
+pub mod table;
