@@ -139,7 +139,8 @@ pub(super) fn greatest<'a, F: Real>(
         } else {
             for c in 0..channels {
                 let (value, best) = (values[c], out[c]);
-                let take = value > best || value.is_nan();
+                // Without a branch, so that it is done in packs.
+                let take = (value > best) | value.is_nan();
                 out[c] = if take { value } else { best };
                 picks[c] = if take { place } else { picks[c] };
             }
