@@ -92,8 +92,7 @@ impl<F: Real> ConvForward<'_, F> {
                     let outputs = out.chunks_exact_mut(conv.out).zip(picks.chunks_exact_mut(conv.out));
                     for (place, (out, picks)) in outputs.enumerate() {
                         let (y, x) = (place / window.out_width, place % window.out_width);
-                        let source = |y: usize, x: usize| &plane[(y * conv.out_width + x) * columns..][..conv.out];
-                        greatest(window, (y, x), self.relu, source, out, picks);
+                        greatest(window, (y, x), self.relu, plane, columns, out, picks);
                     }
                 }
                 None => {
