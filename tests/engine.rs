@@ -230,6 +230,45 @@ mod on_the_tape {
         assert!(model.params.is_unique(), "the tape lets go of the parameters");
     }
 
+    #[test]
+    fn stock_operations_agree_with_the_fused_steps() {
+        for (name, net) in networks() {
+            let net = Arc::new(net);
+            for training in [true, false] {
+                let mut rng = rng(5);
+                let mut model = Model::<f32>::init(net.clone(), &mut rng);
+                model.training = training;
+                for value in model.buffers.values.iter_mut() {
+                    *value = 0.5 + super::unit(&mut rng) as f32;
+                }
+                // The same image twice and an even background: equal maxima must be told apart in the same way.
+                let mut x = noise::<f32>(&mut rng, 4 * net.input().numel());
+                x[..net.input().numel()].fill(0.25);
+                let (d_logits, d_features) = (noise(&mut rng, 4 * net.classes()), noise(&mut rng, 4 * net.features()));
+                let (mut fused, mut other) = (model.clone(), model.clone());
+                let mut engine = Engine::<f32>::new();
+                engine.forward(0, &mut fused, &x, 4).expect("fits");
+                let mut gradient = vec![0.0; model.params.len()];
+                engine.backward(0, &fused, Some(&d_logits), Some(&d_features), Parts::All, &mut gradient).expect("after forward");
+                let mut stock = pflpipe::engine::stock::Stock::new(tape::device());
+                stock.forward(&mut other, &x, 4).expect("fits");
+                close(&stock.logits(), engine.logits(0), 1e-5);
+                close(&stock.features(), engine.features(0), 1e-5);
+                let mut again = vec![0.0; model.params.len()];
+                stock.backward(&d_logits, Some(&d_features), &mut again).expect("after forward");
+                // A bias before a normalisation has the gradient 0 up to rounding.
+                for entry in &net.layout().entries {
+                    println!("{name} {training} {}", entry.name);
+                    for (a, b) in again[entry.range.clone()].iter().zip(&gradient[entry.range.clone()]) {
+                        assert!((a - b).abs() <= 1e-5 * b.abs().max(1.0), "{a} or {b}");
+                    }
+                }
+                close(&other.buffers.values, &fused.buffers.values, 1e-5);
+                assert_eq!(other.buffers.counters, fused.buffers.counters);
+            }
+        }
+    }
+
     /// Two models, a leaf and a frozen head in one loss, against central differences of the same loss.
     #[test]
     fn a_joint_loss_has_the_gradients_of_central_differences() {
