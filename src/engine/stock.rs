@@ -315,7 +315,7 @@ fn normalisation<D: Device<f32>>(
     let shape = *x.shape();
     let count = shape.1 as f32;
     let (x, tape) = x.split_tape();
-    let (centered, variance): (Taped<D>, Tensor<(usize,), f32, D, OwnedTape<f32, D>>) = if training {
+    let (centered, variance) = if training {
         let mean = x.clone().put_tape(tape).mean::<_, Axis<1>>();
         let batch_mean = mean.as_vec();
         let (centered, tape) = (mean.broadcast_like::<_, Axis<1>>(&shape).negate() + x).split_tape();

@@ -11,6 +11,8 @@ mod conv_back;
 mod linear;
 mod norm;
 mod pool;
+#[cfg(test)]
+mod tests;
 mod update;
 
 pub(super) use conv::{ConvForward, pad, unpad};
