@@ -181,6 +181,74 @@ fn gradients_agree_with_central_differences() {
     }
 }
 
+#[test]
+fn a_sample_does_not_depend_on_the_samples_beside_it() {
+    for (name, net) in networks() {
+        let net = Arc::new(net);
+        let mut model = Model::<f32>::init(net.clone(), &mut rng(6));
+        model.training = false;
+        let len = net.input().numel();
+        let x = noise::<f32>(&mut rng(7), 23 * len);
+        let (mut all, mut one) = (Engine::<f32>::new(), Engine::<f32>::new());
+        all.forward(0, &mut model, &x, 23).expect("fits");
+        for row in 0..23 {
+            one.forward(0, &mut model, &x[row * len..(row + 1) * len], 1).expect("fits");
+            assert_eq!(one.logits(0), &all.logits(0)[row * net.classes()..(row + 1) * net.classes()], "{name} {row}");
+        }
+    }
+}
+
+#[test]
+fn what_was_run_before_leaves_no_trace() {
+    let nets: Vec<_> = networks().into_iter().map(|(_, net)| Arc::new(net)).collect();
+    let step = |engine: &mut Engine<f32>, net: &Arc<Network>, rows: usize| {
+        let mut model = Model::<f32>::init(net.clone(), &mut rng(8));
+        let x = noise::<f32>(&mut rng(9), rows * net.input().numel());
+        engine.forward(0, &mut model, &x, rows).expect("fits");
+        let (d_logits, mut gradient) = (noise(&mut rng(10), rows * net.classes()), vec![0.0; model.params.len()]);
+        engine.backward(0, &model, Some(&d_logits), None, Parts::All, &mut gradient).expect("after forward");
+        gradient
+    };
+    let mut used = Engine::new();
+    for rows in [7, 3, 12] {
+        for net in &nets {
+            assert_eq!(step(&mut used, net, rows), step(&mut Engine::new(), net, rows));
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_a_fault() {
+    let (_, net) = networks().remove(0);
+    let mut model = Model::<f32>::init(Arc::new(net), &mut rng(1));
+    let mut engine = Engine::<f32>::new();
+    assert!(engine.forward(0, &mut model, &[0.0; 5], 1).is_err());
+    assert!(engine.forward(0, &mut model, &[], 0).is_err());
+    let mut gradient = vec![0.0; model.params.len()];
+    assert!(engine.backward(3, &model, None, None, Parts::All, &mut gradient).is_err());
+    let mut tensors = model.export_torch();
+    tensors[1].0 = "conv9.bias".into();
+    assert!(model.import_torch(&tensors).expect_err("no such tensor").to_string().contains("conv9.bias"));
+    tensors.remove(1);
+    assert!(model.import_torch(&tensors).expect_err("one is missing").to_string().contains("`c1.bias` is missing"));
+    let wrong = Network::build(image(1, 4, 4), vec![Layer::linear("fc", 2)], 0);
+    assert!(wrong.expect_err("an image").to_string().contains("the input is an image"));
+}
+
+#[test]
+fn torchs_order_goes_out_as_it_came_in() {
+    for (_, net) in networks() {
+        let net = Arc::new(net);
+        let mut model = Model::<f32>::init(net, &mut rng(1));
+        let mut tensors = model.export_torch();
+        for (_, _, values) in &mut tensors {
+            values.iter_mut().enumerate().for_each(|(i, value)| *value = i as f32);
+        }
+        model.import_torch(&tensors).expect("own names");
+        assert_eq!(model.export_torch(), tensors);
+    }
+}
+
 mod on_the_tape {
     use super::*;
     use dfdx::prelude::*;
@@ -228,6 +296,45 @@ mod on_the_tape {
         }
         drop(copy);
         assert!(model.params.is_unique(), "the tape lets go of the parameters");
+    }
+
+    #[test]
+    fn stock_operations_agree_with_the_fused_steps() {
+        for (name, net) in networks() {
+            let net = Arc::new(net);
+            for training in [true, false] {
+                let mut rng = rng(5);
+                let mut model = Model::<f32>::init(net.clone(), &mut rng);
+                model.training = training;
+                for value in model.buffers.values.iter_mut() {
+                    *value = 0.5 + super::unit(&mut rng) as f32;
+                }
+                // The same image twice and an even background: equal maxima must be told apart in the same way.
+                let mut x = noise::<f32>(&mut rng, 4 * net.input().numel());
+                x[..net.input().numel()].fill(0.25);
+                let (d_logits, d_features) = (noise(&mut rng, 4 * net.classes()), noise(&mut rng, 4 * net.features()));
+                let (mut fused, mut other) = (model.clone(), model.clone());
+                let mut engine = Engine::<f32>::new();
+                engine.forward(0, &mut fused, &x, 4).expect("fits");
+                let mut gradient = vec![0.0; model.params.len()];
+                engine.backward(0, &fused, Some(&d_logits), Some(&d_features), Parts::All, &mut gradient).expect("after forward");
+                let mut stock = pflpipe::engine::stock::Stock::new(tape::device());
+                stock.forward(&mut other, &x, 4).expect("fits");
+                close(&stock.logits(), engine.logits(0), 1e-5);
+                close(&stock.features(), engine.features(0), 1e-5);
+                let mut again = vec![0.0; model.params.len()];
+                stock.backward(&d_logits, Some(&d_features), &mut again).expect("after forward");
+                // A bias before a normalisation has the gradient 0 up to rounding.
+                for entry in &net.layout().entries {
+                    println!("{name} {training} {}", entry.name);
+                    for (a, b) in again[entry.range.clone()].iter().zip(&gradient[entry.range.clone()]) {
+                        assert!((a - b).abs() <= 1e-5 * b.abs().max(1.0), "{a} or {b}");
+                    }
+                }
+                close(&other.buffers.values, &fused.buffers.values, 1e-5);
+                assert_eq!(other.buffers.counters, fused.buffers.counters);
+            }
+        }
     }
 
     /// Two models, a leaf and a frozen head in one loss, against central differences of the same loss.

@@ -12,6 +12,7 @@ mod real;
 mod run;
 pub mod simd;
 mod steps;
+pub mod stock;
 pub mod tape;
 pub mod update;
 
