@@ -1,8 +1,9 @@
 //! The sections `stages` and `defaults`: each stage's kind, its parameters as expressions, and how it is to be run.
 
 use super::catalog::{Catalog, StageKind};
+use super::code::Code;
 use super::diagnostic::{At, Diagnostic, Problems, suggest};
-use super::expr::{Code, Engine, Names};
+use super::expr::{Engine, Names};
 use super::node::{Data, Key, Node, Place};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
