@@ -134,7 +134,7 @@ impl<F: Real> Optimiser<F> {
         let len = params.len();
         self.first.resize(len, F::ZERO);
         self.steps += 1;
-        // The corrected gradient: minus an update of zeros at the rate 1 would round once more, so it is built term by term.
+        // Momentum and moments are fed by the corrected gradient, rounded as in `sgd`.
         let mut delta = gradient[range.clone()].to_vec();
         for correction in corrections {
             match correction.term(&range) {
