@@ -382,7 +382,7 @@ fn decisions_follow_from_what_is_stored() {
             .ends_with("run: algorithm.mu: 2.0 is new, algorithm.name: fedavg -> ditto, algorithm.steps: 1 is new, rounds: 2000 -> 5")
     );
 
-    let forced = decide(&first, &memory, &|id| &*first.node(id).stage == "net");
+    let forced = decide(&first, &memory, &|node| &*node.stage == "net");
     assert!(matches!(&forced[2], Decision::Run { reason: Reason::Forced, .. }));
     assert!(matches!(&forced[3], Decision::Maybe { after } if after.index() == 2));
     assert!(matches!(&forced[1], Decision::Cached { .. }));

@@ -90,7 +90,7 @@ impl<'e> Instances<'_, 'e> {
                 scope.broken.extend(reads.varying.iter().map(String::as_str));
             }
             let first = self.problems.len();
-            let params = stage.params.eval(&scope, self.problems);
+            let params = stage.eval(&scope, self.problems);
             let options: BTreeMap<&'static str, Node> =
                 stage.options.iter().map(|(name, code)| (*name, code.eval(&scope, self.problems))).collect();
             let mut checker = Checker {

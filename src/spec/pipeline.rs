@@ -102,25 +102,21 @@ impl Pipeline {
     #[must_use]
     pub fn to_value(&self) -> Value {
         let cells: Vec<Value> = (0..self.cells.len()).map(|cell| json!(self.coords(cell, 0..self.axes.len()))).collect();
-        let stages: Vec<Value> = self
-            .stages
-            .iter()
-            .map(|stage| {
-                let instances: Vec<Value> = stage
-                    .instances
-                    .iter()
-                    .enumerate()
-                    .map(|(index, instance)| {
-                        let cell = stage.instance_of.iter().position(|i| *i as usize == index).unwrap_or(0);
-                        let inputs: BTreeMap<&str, &str> =
-                            instance.inputs.iter().map(|(slot, stage, _)| (slot.as_str(), self.stages[*stage].name.as_str())).collect();
-                        json!({"coords": self.coords(cell, stage.axes.iter().copied()), "params": instance.params.to_map(), "inputs": inputs})
-                    })
-                    .collect();
-                json!({"name": stage.name, "kind": stage.kind, "instances": instances})
-            })
-            .collect();
+        let stages: Vec<Value> = self.stages.iter().map(|stage| self.stage_value(stage)).collect();
         json!({"name": self.name, "cells": cells, "stages": stages})
+    }
+    fn stage_value(&self, stage: &Stage) -> Value {
+        let mut first_cell: Vec<Option<usize>> = vec![None; stage.instances.len()];
+        for (cell, instance) in stage.instance_of.iter().enumerate() {
+            first_cell[*instance as usize].get_or_insert(cell);
+        }
+        let instances = stage.instances.iter().zip(first_cell).filter_map(|(instance, cell)| {
+            let inputs: BTreeMap<&str, &str> =
+                instance.inputs.iter().map(|(slot, stage, _)| (slot.as_str(), self.stages[*stage].name.as_str())).collect();
+            let coords = self.coords(cell?, stage.axes.iter().copied());
+            Some(json!({"coords": coords, "params": instance.params.to_map(), "inputs": inputs}))
+        });
+        json!({"name": stage.name, "kind": stage.kind, "instances": instances.collect::<Vec<_>>()})
     }
 }
 

@@ -111,6 +111,27 @@ fn defaults_by_kind_apply_where_they_fit() {
 }
 
 #[test]
+fn parameters_may_be_one_expression() {
+    let text = "vars: {data: {name: synthetic, samples: 5}}\nsweep: {grid: {other: [cifar10, {name: synthetic, samples: 7}]}}\ndefaults: {dataset: {flip: true}}\nstages: {a: {dataset: \"{{ data }}\"}, b: {dataset: \"{{ other }}\"}}\n";
+    let pipeline = check(text).unwrap_or_else(|e| panic!("{e}"));
+    let params: Vec<_> = pipeline.stages.iter().flat_map(|stage| &stage.instances).map(|i| json!(i.params.to_map())).collect();
+    assert_eq!(
+        params,
+        [
+            json!({"name": "synthetic", "samples": 5, "flip": true}),
+            json!({"name": "cifar10", "flip": true}),
+            json!({"name": "synthetic", "samples": 7, "flip": true}),
+        ]
+    );
+    let expanded = pipeline.to_value();
+    assert_eq!(expanded["cells"][1]["other"]["samples"], 7);
+    assert_eq!(
+        expanded["stages"][1]["instances"][0],
+        json!({"coords": {"other": "cifar10"}, "params": {"name": "cifar10", "flip": true}, "inputs": {}})
+    );
+}
+
+#[test]
 fn files_extend_others() {
     let dir = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("written");
