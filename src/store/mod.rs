@@ -98,7 +98,7 @@ impl Store {
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         let warnings = Warnings::default();
         let store = Self(Arc::new(Inner {
-            index: Index::new(&layout, &files, &warnings, indexed),
+            index: Index::new(&layout, &files, &warnings, durable, indexed),
             layout,
             files,
             durable,
