@@ -2,11 +2,13 @@
 
 use super::args::{PipelineArgs, duration};
 use super::context::Context;
+use super::load::Project;
 use super::output::Answer;
 use super::{Reply, drive, gather, load, plan};
 use crate::base::text::count;
 use crate::base::{Fault, Outcome};
-use crate::exec::State;
+use crate::exec::{State, Summary};
+use crate::store::Store;
 use crate::table::{Look, Table, format};
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -88,6 +90,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     failures(&ran, context);
     context.terminal.note(drive::summed_up(summary));
 
+    let stopped = summary.fault();
+    // Whoever stops a run wants the prompt back; the table of what is there is a command away.
+    let tables = if summary.interrupted.is_some() { Vec::new() } else { tables(&project, summary, &store)? };
+    context.show(&Ended { ran: &ran, tables, fault: stopped.clone() })?;
+    Ok(stopped.map_or(0, |fault| fault.kind.exit_code()))
+}
+
+fn tables(project: &Project, summary: &Summary, store: &Store) -> Outcome<Vec<Table>> {
     let found: Vec<gather::Found> = summary
         .states
         .iter()
@@ -99,10 +109,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         })
         .collect();
     let layouts: Vec<_> = project.plan.tables.iter().collect();
-    let tables = gather::tables(&project.plan, &layouts, &found, Some(&store))?;
-    let stopped = summary.fault();
-    context.show(&Ended { ran: &ran, tables, fault: stopped.clone() })?;
-    Ok(stopped.map_or(0, |fault| fault.kind.exit_code()))
+    gather::tables(&project.plan, &layouts, &found, Some(store))
 }
 
 /// The cores that this process may use.
