@@ -134,3 +134,22 @@ fn algorithms_schema_completions_and_doctor() {
     assert_eq!(space.run(&["doctor", "--no-data", "--cache", "file"]).code, 4);
     assert_eq!(space.run(&["doctor", "--no-data", "--data", "nowhere"]).code, 4);
 }
+
+#[test]
+fn the_pipeline_of_the_readme_and_those_that_come_along_are_valid() {
+    let space = Space::new();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("it is there");
+    let (_, rest) = readme.split_once("```yaml\n").expect("a pipeline");
+    space.write("readme.yaml", rest.split("```").next().unwrap_or_default());
+    assert!(space.run(&["check", "readme.yaml"]).ok().contains("in 15 cells"));
+    for entry in std::fs::read_dir(root.join("pipelines")).expect("a folder") {
+        let path = entry.expect("readable").path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            space.run(&["check", &path.to_string_lossy()]).ok();
+        }
+    }
+    for command in ["run", "plan", "why", "table", "status", "check", "expand", "graph", "new", "schema", "algorithms", "cache", "doctor"] {
+        assert!(readme.contains(&format!("`{command}")), "the README does not name `{command}`");
+    }
+}
