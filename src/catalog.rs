@@ -3,12 +3,7 @@
 use crate::algorithms::Algorithms;
 use crate::fl::history::METRICS;
 use crate::spec::catalog::{Bound, Catalog, Field, Shape, StageKind, Type, Variant};
-use crate::{data, models};
-
-/// Raised when the round loop, the sampling or the evaluation changes a result.
-pub const SIMULATION: u32 = 1;
-/// Raised when the engine's arithmetic changes a result.
-pub const NUMERICS: u32 = 1;
+use crate::{data, engine, fl, models};
 
 /// The selectors of `value: stage.metric.selector`.
 pub const SELECTORS: &[&str] = &["best", "last"];
@@ -157,7 +152,7 @@ fn train(algorithms: &Algorithms) -> StageKind {
     StageKind {
         name: "train",
         doc: "Simulates the training of one algorithm.",
-        revision: SIMULATION * 1000 + NUMERICS,
+        revision: fl::REVISION * 1000 + engine::REVISION,
         shape: Shape::of(fields),
         outputs: &["metrics", "model", "checkpoint"],
         extends: Some("rounds"),

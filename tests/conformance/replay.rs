@@ -8,7 +8,7 @@ use pflpipe::base::random::{Purpose, stream};
 use pflpipe::base::threads::Budget;
 use pflpipe::data::partition::Client as Shard;
 use pflpipe::data::{Bytes, Dataset, Origin, Samples, Shape};
-use pflpipe::engine::{self, Layer, Model, Network};
+use pflpipe::engine::{Layer, Model, Network};
 use pflpipe::fl::history::{ClientMeasured, History};
 use pflpipe::fl::round::{Monitor, Parties};
 use pflpipe::fl::state::Leaf;
@@ -152,7 +152,7 @@ fn network(fixture: &Fixture) -> Result<Network, String> {
     layers.extend([Layer::Flatten, Layer::linear("fc1.0", run.hidden), Layer::Relu]);
     let head = layers.len();
     layers.push(Layer::linear("fc", run.classes));
-    let shape = engine::Shape { channels: 1, height: run.side, width: run.side };
+    let shape = Shape { channels: 1, height: run.side, width: run.side };
     Network::build(shape, layers, head).map_err(|f| f.to_string())
 }
 
