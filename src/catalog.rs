@@ -187,3 +187,27 @@ fn optimizer() -> Shape {
         ],
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fl::Settings;
+    use crate::spec::catalog::Default as FieldDefault;
+    use serde_json::{Map, Value, json};
+
+    #[test]
+    fn the_defaults_of_a_training_are_those_of_the_simulation() {
+        let train = train(&crate::algorithms::all());
+        let mut params: Map<String, Value> = Map::new();
+        for field in train.shape.fields {
+            if let FieldDefault::Is(value) = field.default {
+                params.insert(field.name.to_owned(), value);
+            }
+        }
+        params.remove("seed");
+        assert_eq!(params.remove("optimizer"), Some(json!("sgd")));
+        params.insert("rounds".to_owned(), json!(1));
+        let settings: Settings = serde_json::from_value(Value::Object(params)).expect("every default fits");
+        assert_eq!(settings, Settings::default());
+    }
+}

@@ -118,14 +118,7 @@ fn world(fixture: &Fixture) -> Result<World, String> {
         "learning_rate": number("local_learning_rate"),
         "learning_rate_decay": fixture.flag("learning_rate_decay").then(|| number("learning_rate_decay_gamma")),
         "join_ratio": number("join_ratio"),
-        "random_join_ratio": false,
-        "drop_rate": 0.0, "drop_count": "truncate",
-        "slow_trainers": 0.0, "slow_senders": 0.0, "slow_drawing": "with-replacement",
-        "seconds_per_batch": 0.0, "seconds_per_upload": 0.0,
-        "few_shot": 0, "new_clients": 0, "fine_tuning_epochs": 0,
-        "eval_every": 1, "train_loss": "full", "drop_last": true,
-        "optimizer": {"name": "sgd", "momentum": 0.0, "weight_decay": 0.0},
-        "batch_seed": 0, "sampling_seed": 0,
+        "seconds_per_batch": 0.0, "seconds_per_upload": 0.0, "train_loss": "full",
     }))
     .map_err(|e| e.to_string())?;
     let streams = Box::new(Recorded { selection: run.selection.clone() });
