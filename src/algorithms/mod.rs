@@ -4,6 +4,7 @@
 //! [`Algorithms::with`].
 
 mod ditto;
+mod fedala;
 mod fedavg;
 mod fedbn;
 mod fedper;
@@ -11,6 +12,7 @@ mod fedprox;
 mod fedrep;
 mod local;
 mod scaffold;
+mod shared;
 
 use crate::base::{Fault, Outcome};
 use crate::fl::{Algorithm, Description, Simulation};
@@ -42,6 +44,7 @@ pub fn all() -> Algorithms {
         entry::<fedper::FedPer>(),
         entry::<fedrep::FedRep>(),
         entry::<fedbn::FedBn>(),
+        entry::<fedala::FedAla>(),
     ])
 }
 

@@ -1,0 +1,3 @@
+//! Mathematics that several algorithms share, one subject a file.
+
+pub(crate) mod variant;
