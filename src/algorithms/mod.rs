@@ -7,6 +7,7 @@ mod ditto;
 mod fedala;
 mod fedavg;
 mod fedbn;
+mod fedpac;
 mod fedper;
 mod fedprox;
 mod fedrep;
@@ -45,6 +46,7 @@ pub fn all() -> Algorithms {
         entry::<fedrep::FedRep>(),
         entry::<fedbn::FedBn>(),
         entry::<fedala::FedAla>(),
+        entry::<fedpac::FedPac>(),
     ])
 }
 

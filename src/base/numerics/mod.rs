@@ -1,0 +1,3 @@
+//! Small numerics on plain slices: no tensors, no models.
+
+pub mod simplex;
