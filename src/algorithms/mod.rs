@@ -7,6 +7,7 @@ mod ditto;
 mod fedala;
 mod fedavg;
 mod fedbn;
+mod fedgen;
 mod fedpac;
 mod fedper;
 mod fedprox;
@@ -45,6 +46,7 @@ pub fn all() -> Algorithms {
         entry::<fedper::FedPer>(),
         entry::<fedrep::FedRep>(),
         entry::<fedbn::FedBn>(),
+        entry::<fedgen::FedGen>(),
         entry::<fedala::FedAla>(),
         entry::<fedpac::FedPac>(),
     ])
