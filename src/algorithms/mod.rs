@@ -8,6 +8,7 @@ mod fedala;
 mod fedavg;
 mod fedbn;
 mod fedgen;
+mod fedkd;
 mod fedpac;
 mod fedper;
 mod fedprox;
@@ -49,6 +50,7 @@ pub fn all() -> Algorithms {
         entry::<fedgen::FedGen>(),
         entry::<fedala::FedAla>(),
         entry::<fedpac::FedPac>(),
+        entry::<fedkd::FedKd>(),
     ])
 }
 
