@@ -14,6 +14,7 @@ mod fedper;
 mod fedprox;
 mod fedrep;
 mod local;
+mod perfedavg;
 mod scaffold;
 mod shared;
 
@@ -41,6 +42,7 @@ pub fn all() -> Algorithms {
     Algorithms(vec![
         entry::<fedavg::FedAvg>(),
         entry::<local::Local>(),
+        entry::<perfedavg::PerFedAvg>(),
         entry::<fedprox::FedProx>(),
         entry::<scaffold::Scaffold>(),
         entry::<ditto::Ditto>(),
