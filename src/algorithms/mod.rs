@@ -5,6 +5,7 @@
 
 mod ditto;
 mod fedala;
+mod fedas;
 mod fedavg;
 mod fedbn;
 mod fedgen;
@@ -53,6 +54,7 @@ pub fn all() -> Algorithms {
         entry::<fedala::FedAla>(),
         entry::<fedpac::FedPac>(),
         entry::<fedkd::FedKd>(),
+        entry::<fedas::FedAs>(),
     ])
 }
 
