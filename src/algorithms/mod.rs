@@ -8,6 +8,7 @@ mod fedala;
 mod fedas;
 mod fedavg;
 mod fedbn;
+mod feddbe;
 mod fedgen;
 mod fedkd;
 mod fedpac;
@@ -54,6 +55,7 @@ pub fn all() -> Algorithms {
         entry::<fedala::FedAla>(),
         entry::<fedpac::FedPac>(),
         entry::<fedkd::FedKd>(),
+        entry::<feddbe::FedDbe>(),
         entry::<fedas::FedAs>(),
     ])
 }
