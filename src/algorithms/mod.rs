@@ -8,6 +8,7 @@ mod fedala;
 mod fedas;
 mod fedavg;
 mod fedbn;
+mod fedcross;
 mod feddbe;
 mod fedgen;
 mod fedkd;
@@ -57,6 +58,7 @@ pub fn all() -> Algorithms {
         entry::<fedkd::FedKd>(),
         entry::<feddbe::FedDbe>(),
         entry::<fedas::FedAs>(),
+        entry::<fedcross::FedCross>(),
     ])
 }
 
