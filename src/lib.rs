@@ -11,10 +11,15 @@
 
 pub mod algorithms;
 pub mod base;
+pub mod catalog;
+pub mod cli;
 pub mod data;
 pub mod engine;
+pub mod exec;
 pub mod fl;
+pub mod models;
 pub mod plan;
 pub mod spec;
 pub mod stage;
 pub mod store;
+pub mod table;

@@ -1,3 +1,7 @@
-//! The `pflpipe` program.
+//! The `pflpipe` program: the command line of the library beside it.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pflpipe::cli::main()
+}

@@ -394,7 +394,7 @@ fn batches_of_ones_own_load_from_files_and_archives_alike() {
     }
     put(&files, "test_batch.bin", &test[..test.len() - 1]);
     assert!(
-        get("cifar10", setting.clone(), files.path()).expect_err("not whole").what.contains("expected 1 to 1000000 records of 3073 bytes")
+        get("cifar10", setting.clone(), files.path()).expect_err("not whole").what.contains("expected 1 to 100000 records of 3073 bytes")
     );
     let mut wrong = test.clone();
     wrong[3073] = 10;

@@ -19,7 +19,7 @@ const RECORD: usize = 1 + 3 * PLANE;
 /// Records of an official batch.
 const BATCH: usize = 10_000;
 /// The most records of a batch of one's own.
-const GREATEST_BATCH: u64 = 1_000_000;
+const GREATEST_BATCH: u64 = 100_000;
 const SUBFOLDERS: &[&str] = &["CIFAR10", "CIFAR10/cifar-10-batches-bin", "cifar10", "cifar-10-batches-bin"];
 const ARCHIVES: [&str; 2] = ["cifar-10-binary.tar.gz", "cifar-10-binary-subset.tar.gz"];
 

@@ -21,9 +21,10 @@ pub fn softmax<F: Real>(values: &mut [F], classes: usize) {
 pub fn log_softmax<F: Real>(values: &mut [F], classes: usize) {
     for row in values.chunks_exact_mut(classes) {
         let greatest = row.iter().copied().fold(F::NEG_INFINITY, F::max);
-        let total = row.iter().map(|&value| (value - greatest).exp()).sum::<F>().ln() + greatest;
+        let total = row.iter().map(|&value| (value - greatest).exp()).sum::<F>().ln();
         for value in row {
-            *value -= total;
+            // In this order, so that large logits do not swallow the logarithm.
+            *value = (*value - greatest) - total;
         }
     }
 }
@@ -51,7 +52,7 @@ pub fn cross_entropy<F: Real>(logits: &[F], labels: &[u32], classes: usize, d_lo
         match d_row.get_mut(label) {
             Some(own) => {
                 *own -= share;
-                loss += sum.ln() + greatest - row[label];
+                loss += sum.ln() - (row[label] - greatest);
             }
             None => loss = F::from_f64(f64::NAN),
         }
@@ -64,7 +65,7 @@ pub fn cross_entropy_sum<F: Real>(logits: &[F], labels: &[u32], classes: usize) 
     let row_loss = |(row, &label): (&[F], &u32)| {
         let greatest = row.iter().copied().fold(F::NEG_INFINITY, F::max);
         let sum: F = row.iter().map(|&value| (value - greatest).exp()).sum();
-        row.get(label as usize).map_or(f64::NAN, |own| (sum.ln() + greatest - *own).to_f64())
+        row.get(label as usize).map_or(f64::NAN, |own| (sum.ln() - (*own - greatest)).to_f64())
     };
     logits.chunks_exact(classes).zip(labels).map(row_loss).sum()
 }

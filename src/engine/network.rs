@@ -179,6 +179,7 @@ impl Network {
     /// A stage fault that names the layer: an input too small for a kernel or window, a layer for images after `Flatten`, a size of
     /// 0, a name twice, a head that is missing or holds other layers.
     pub fn build(input: Shape, layers: Vec<Layer>, head_from: usize) -> Outcome<Self> {
+        volume(&[input.channels, input.height, input.width])?;
         if input.numel() == 0 {
             return Err(Fault::stage(format!("the input {}x{}x{} is empty", input.channels, input.height, input.width)));
         }
@@ -288,14 +289,14 @@ impl Builder {
                     Order::Conv { inputs, positions },
                     part,
                     false,
-                );
-                let bias = bias.then(|| self.parameter(format!("{name}.bias"), vec![*out], Order::Plain, part, false));
+                )?;
+                let bias = if *bias { Some(self.parameter(format!("{name}.bias"), vec![*out], Order::Plain, part, false)?) } else { None };
                 self.layer += 1;
-                self.step(Op::Conv { conv, weight, bias, window: None }, Shape { channels: *out, height, width });
+                self.step(Op::Conv { conv, weight, bias, window: None }, Shape { channels: *out, height, width })?;
             }
             Layer::BatchNorm2d { name, eps } => {
                 self.image_only()?;
-                self.norm(name, *eps, self.shape.channels, Order::Plain, part);
+                self.norm(name, *eps, self.shape.channels, Order::Plain, part)?;
             }
             Layer::BatchNorm1d { name, eps } => {
                 if !self.flat {
@@ -303,14 +304,14 @@ impl Builder {
                 }
                 let len = self.shape.numel();
                 let order = if self.image > 1 { Order::Image { len, channels: self.image } } else { Order::Plain };
-                self.norm(name, *eps, len, order, part);
+                self.norm(name, *eps, len, order, part)?;
             }
             Layer::Relu => match self.steps.last_mut() {
                 // The pass that makes the values also clamps them; after a fused pool the clamp commutes with the maximum.
                 Some(step) => step.relu = true,
                 None => {
                     let shape = self.shape;
-                    self.step(Op::Copy, shape);
+                    self.step(Op::Copy, shape)?;
                     self.steps[0].relu = true;
                 }
             },
@@ -337,7 +338,7 @@ impl Builder {
                         *outputs = shape.numel();
                         self.shape = shape;
                     }
-                    _ => self.step(Op::Pool(window), shape),
+                    _ => self.step(Op::Pool(window), shape)?,
                 }
             }
             Layer::Flatten => {
@@ -354,11 +355,11 @@ impl Builder {
                 positive("outputs", *out)?;
                 let inputs = self.shape.numel();
                 let order = Order::Linear { inputs, outputs: *out, channels: self.image };
-                let weight = self.parameter(format!("{name}.weight"), vec![*out, inputs], order, part, false);
-                let bias = bias.then(|| self.parameter(format!("{name}.bias"), vec![*out], Order::Plain, part, false));
+                let weight = self.parameter(format!("{name}.weight"), vec![*out, inputs], order, part, false)?;
+                let bias = if *bias { Some(self.parameter(format!("{name}.bias"), vec![*out], Order::Plain, part, false)?) } else { None };
                 self.layer += 1;
                 self.image = 0;
-                self.step(Op::Linear { weight, bias }, Shape::vector(*out));
+                self.step(Op::Linear { weight, bias }, Shape::vector(*out))?;
             }
         }
         Ok(())
@@ -386,12 +387,12 @@ impl Builder {
             one("width", self.shape.width, kernel.1, stride.1, padding.1)?,
         ))
     }
-    fn parameter(&mut self, name: String, shape: Vec<usize>, order: Order, part: Part, norm: bool) -> Range<usize> {
-        let range = self.layout.len..self.layout.len + shape.iter().product::<usize>();
+    fn parameter(&mut self, name: String, shape: Vec<usize>, order: Order, part: Part, norm: bool) -> Outcome<Range<usize>> {
+        let range = self.layout.len..self.layout.len + volume(&shape)?;
         self.layout.len = range.end;
         self.layout.order.push(StateItem::Parameter(self.layout.entries.len()));
         self.layout.entries.push(Entry { name, shape, range: range.clone(), part, norm, layer: self.layer, order });
-        range
+        Ok(range)
     }
     fn buffer(&mut self, name: String, len: usize, order: Order) -> Range<usize> {
         let range = self.layout.buffers_len..self.layout.buffers_len + len;
@@ -400,9 +401,9 @@ impl Builder {
         self.layout.buffers.push(BufferEntry { name, shape: vec![len], range: range.clone(), order });
         range
     }
-    fn norm(&mut self, name: &str, eps: f64, channels: usize, order: Order, part: Part) {
-        let weight = self.parameter(format!("{name}.weight"), vec![channels], order.clone(), part, true);
-        let bias = self.parameter(format!("{name}.bias"), vec![channels], order.clone(), part, true);
+    fn norm(&mut self, name: &str, eps: f64, channels: usize, order: Order, part: Part) -> Outcome<()> {
+        let weight = self.parameter(format!("{name}.weight"), vec![channels], order.clone(), part, true)?;
+        let bias = self.parameter(format!("{name}.bias"), vec![channels], order.clone(), part, true)?;
         let mean = self.buffer(format!("{name}.running_mean"), channels, order.clone());
         let variance = self.buffer(format!("{name}.running_var"), channels, order);
         let counter = self.layout.counters.len();
@@ -410,12 +411,23 @@ impl Builder {
         self.layout.counters.push(format!("{name}.num_batches_tracked"));
         self.layer += 1;
         let shape = self.shape;
-        self.step(Op::Norm(Norm { channels, weight, bias, mean, variance, counter, eps }), shape);
+        self.step(Op::Norm(Norm { channels, weight, bias, mean, variance, counter, eps }), shape)
     }
-    fn step(&mut self, op: Op, shape: Shape) {
+    fn step(&mut self, op: Op, shape: Shape) -> Outcome<()> {
+        volume(&[shape.channels, shape.height, shape.width])?;
         self.steps.push(Step { op, inputs: self.shape.numel(), outputs: shape.numel(), relu: false });
         self.shape = shape;
+        Ok(())
     }
+}
+
+/// Numbers in one tensor: far more than any machine trains, and few enough that no size overflows.
+const LIMIT: usize = 1 << 31;
+
+/// The product of sizes, if it is within [`LIMIT`].
+fn volume(sizes: &[usize]) -> Outcome<usize> {
+    let product = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size).filter(|&product| product <= LIMIT));
+    product.ok_or_else(|| Fault::stage(format!("{sizes:?} is more than 2^31 numbers")).help("use smaller layers"))
 }
 
 fn positive(what: &str, value: usize) -> Outcome<()> {

@@ -2,7 +2,7 @@
 //!
 //! A stage whose inputs are not there yet has no key yet: it may turn out to be cached when they are.
 
-use super::expand::{NodeId, Plan};
+use super::expand::{Node, NodeId, Plan};
 use super::key::{Manifest, StageKey};
 use crate::base::{Digest, text};
 use crate::spec::node::short;
@@ -106,7 +106,7 @@ impl fmt::Display for Reason {
 }
 
 /// Decides for every node, in the order of the plan. `forced` nodes run although their results are there.
-pub fn decide(plan: &Plan, history: &dyn History, forced: &dyn Fn(NodeId) -> bool) -> Vec<Decision> {
+pub fn decide(plan: &Plan, history: &dyn History, forced: &dyn Fn(&Node) -> bool) -> Vec<Decision> {
     let mut decisions: Vec<Decision> = Vec::with_capacity(plan.nodes.len());
     for id in plan.order() {
         let decision = decide_one(plan, id, &decisions, history, forced);
@@ -115,7 +115,7 @@ pub fn decide(plan: &Plan, history: &dyn History, forced: &dyn Fn(NodeId) -> boo
     decisions
 }
 
-fn decide_one(plan: &Plan, id: NodeId, earlier: &[Decision], history: &dyn History, forced: &dyn Fn(NodeId) -> bool) -> Decision {
+fn decide_one(plan: &Plan, id: NodeId, earlier: &[Decision], history: &dyn History, forced: &dyn Fn(&Node) -> bool) -> Decision {
     let node = plan.node(id);
     for input in &node.inputs {
         match &earlier[input.node.index()] {
@@ -124,22 +124,22 @@ fn decide_one(plan: &Plan, id: NodeId, earlier: &[Decision], history: &dyn Histo
             Decision::Maybe { after } => return Decision::Maybe { after: *after },
         }
     }
-    let Some(key) = key_of(plan, id, earlier) else {
+    let digest_of = |node, output: &str| digest(earlier, node, output);
+    let Some(key) = plan.digest(id, &digest_of) else {
         // A stored result without an output that is read now: its stage has to run again first.
         let after = node.inputs.iter().find(|input| input.outputs.iter().any(|output| digest(earlier, input.node, output).is_none()));
         return Decision::Maybe { after: after.map_or(id, |input| input.node) };
     };
-    if forced(id) {
-        return Decision::Run { key: key.key, reason: Reason::Forced };
+    if forced(node) {
+        return Decision::Run { key, reason: Reason::Forced };
     }
-    match history.outputs(&key.key) {
-        Some(outputs) if plan.kind(node).outputs.iter().all(|output| outputs.contains_key(*output)) => {
-            Decision::Cached { key: key.key, outputs }
-        }
-        Some(_) => Decision::Run { key: key.key, reason: Reason::OutputsGone },
+    match history.outputs(&key) {
+        Some(outputs) if plan.kind(node).outputs.iter().all(|output| outputs.contains_key(*output)) => Decision::Cached { key, outputs },
+        Some(_) => Decision::Run { key, reason: Reason::OutputsGone },
         None => {
-            let reason = reason(&key.manifest, &history.nearest(&node.stage, node.kind, &node.coords));
-            Decision::Run { key: key.key, reason }
+            let stored = history.nearest(&node.stage, node.kind, &node.coords);
+            let now = key_of(plan, id, earlier).map(|key| key.manifest).unwrap_or_default();
+            Decision::Run { key, reason: reason(&now, &stored) }
         }
     }
 }

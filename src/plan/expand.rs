@@ -2,8 +2,9 @@
 //!
 //! A stage is equal in two cells when the axes that it reads agree there and its inputs are equal; other axes do not enter.
 
+use super::key::KeyedKind;
 use crate::base::{Fault, Outcome};
-use crate::spec::catalog::{Catalog, StageKind};
+use crate::spec::catalog::Catalog;
 use crate::spec::node::short;
 use crate::spec::pipeline::{Axis, Cell, Pipeline};
 use crate::spec::{Params, Table};
@@ -68,6 +69,8 @@ pub struct Input {
     pub node: NodeId,
     /// The outputs that are read.
     pub outputs: &'static [&'static str],
+    /// What the outputs are called in the key.
+    pub(super) components: Arc<[Arc<str>]>,
 }
 
 impl Node {
@@ -81,6 +84,9 @@ impl Node {
         format!("{}[{}]", self.stage, coords.join(", "))
     }
 }
+
+/// Slots met so far, with their names and those of their outputs in keys; shared by all nodes.
+type Slots = HashMap<(String, &'static [&'static str]), (Arc<str>, Arc<[Arc<str>]>)>;
 
 /// The whole plan.
 #[derive(Clone)]
@@ -98,7 +104,7 @@ pub struct Plan {
     graph: DiGraph<(), ()>,
     stages: Vec<Arc<str>>,
     node_of: Vec<Vec<NodeId>>,
-    pub(super) kinds: BTreeMap<&'static str, Arc<StageKind>>,
+    kinds: BTreeMap<&'static str, Arc<KeyedKind>>,
 }
 
 impl fmt::Debug for Plan {
@@ -125,10 +131,10 @@ impl Plan {
             kinds: BTreeMap::new(),
         };
         let mut devices: BTreeMap<String, Arc<str>> = BTreeMap::new();
-        let mut slots: BTreeMap<String, Arc<str>> = BTreeMap::new();
+        let mut slots: Slots = HashMap::new();
         for (index, stage) in pipeline.stages.iter().enumerate() {
             let kind = catalog.kind(stage.kind).ok_or_else(|| Fault::internal(format!("the kind `{}` has gone", stage.kind)))?;
-            plan.kinds.entry(kind.name).or_insert_with(|| Arc::new(kind.clone()));
+            plan.kinds.entry(kind.name).or_insert_with(|| Arc::new(KeyedKind::new(kind)));
             let mut known: HashMap<Vec<u32>, NodeId> = HashMap::new();
             let mut of_cell = Vec::with_capacity(pipeline.cells.len());
             let mut key = Vec::new();
@@ -151,8 +157,10 @@ impl Plan {
                             coords.insert(axis.clone(), value.clone());
                         }
                     }
-                    let slot = slots.entry(slot.clone()).or_insert_with(|| slot.as_str().into()).clone();
-                    inputs.push(Input { slot, node, outputs });
+                    let (slot, components) = slots.entry((slot.clone(), *outputs)).or_insert_with(|| {
+                        (slot.as_str().into(), outputs.iter().map(|output| format!("input.{slot}.{output}").into()).collect())
+                    });
+                    inputs.push(Input { slot: slot.clone(), node, outputs, components: components.clone() });
                 }
                 inputs.sort_by(|a, b| a.slot.cmp(&b.slot));
                 for axis in &stage.axes {
@@ -163,8 +171,12 @@ impl Plan {
                 }
                 let device = instance.options.device.as_deref().unwrap_or(device);
                 plan.graph.add_node(());
-                for input in &inputs {
-                    plan.graph.update_edge(NodeIndex::new(input.node.index()), NodeIndex::new(id.index()), ());
+                // `update_edge` would walk all edges of an input that everything needs.
+                let mut sources: Vec<NodeId> = inputs.iter().map(|input: &Input| input.node).collect();
+                sources.sort_unstable();
+                sources.dedup();
+                for source in sources {
+                    plan.graph.add_edge(NodeIndex::new(source.index()), NodeIndex::new(id.index()), ());
                 }
                 plan.nodes.push(Node {
                     stage: plan.stages[index].clone(),
@@ -229,8 +241,8 @@ impl Plan {
     pub fn graph(&self) -> &DiGraph<(), ()> {
         &self.graph
     }
-    /// The description of a node's kind.
-    pub(super) fn kind(&self, node: &Node) -> &StageKind {
+    /// What the keys need to know of a node's kind.
+    pub(super) fn kind(&self, node: &Node) -> &KeyedKind {
         &self.kinds[node.kind]
     }
     /// The nodes whose label, or whose stage, is the text.

@@ -42,7 +42,10 @@ pub struct Checker<'a> {
 
 /// The defaults of shapes and variants, worked out once.
 #[derive(Default)]
-pub struct Cache(HashMap<(usize, Option<usize>), Arc<Map<String, Value>>>);
+pub struct Cache(HashMap<ShapeId, Arc<Map<String, Value>>>);
+
+/// A shape by its address, and the index of its variant.
+type ShapeId = (usize, Option<usize>);
 
 impl Checker<'_> {
     /// Checks the parameters of the stage itself. What is wrong is reported and left out.
@@ -60,7 +63,7 @@ impl Checker<'_> {
             (Data::Scalar(Value::String(word)), Some(tag)) => {
                 let variant = self.variant(shape, word, node.place, prefix)?;
                 own.insert(tag.name.to_owned(), word.as_str().into());
-                self.missing(shape, Some(variant), node.place, prefix, &|name| name == tag.name);
+                self.missing(shape, Some(variant), node.place, prefix, &[]);
                 return Some(variant);
             }
             (_, tag) => {
@@ -111,7 +114,7 @@ impl Checker<'_> {
             }
         }
         if !unknown_variant {
-            self.missing(shape, variant, node.place, prefix, &|name| entries.iter().any(|(key, _)| &*key.text == name));
+            self.missing(shape, variant, node.place, prefix, entries);
         }
         variant
     }
@@ -127,15 +130,17 @@ impl Checker<'_> {
         found
     }
 
-    fn missing(&mut self, shape: &Shape, variant: Option<usize>, place: Place, prefix: &str, given: &dyn Fn(&str) -> bool) {
+    fn missing(&mut self, shape: &Shape, variant: Option<usize>, place: Place, prefix: &str, entries: &[(Key, Node)]) {
+        let given = |name: &str| entries.iter().any(|(key, _)| &*key.text == name);
+        let known = |name: &str| all_fields(shape, variant).any(|field| field.name == name);
         for field in all_fields(shape, variant).filter(|field| field.default == Default::Required && !given(field.name)) {
+            // A misspelt key is reported as such, with this name as the suggestion.
+            if entries.iter().any(|(key, _)| !known(&key.text) && text::nearest(&key.text, [field.name]).is_some()) {
+                continue;
+            }
             let path = join(prefix, field.name);
-            self.say(
-                "missing",
-                format!("{} is missing", self.called(&path)),
-                place,
-                Some(format!("it must be {}: {}", describe(&field.ty), field.doc)),
-            );
+            let help = format!("it must be {}: {}", describe(&field.ty), field.doc);
+            self.say("missing", format!("{} is missing", self.called(&path)), place, Some(help));
         }
     }
 

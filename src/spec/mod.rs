@@ -5,18 +5,23 @@
 //! ```
 
 pub mod catalog;
+pub mod cells;
 pub mod check;
+pub mod code;
 pub mod diagnostic;
 pub mod document;
 pub mod expr;
+mod instances;
 pub mod node;
 pub mod overrides;
 pub mod params;
 pub mod pipeline;
+pub mod schema;
 pub mod source;
 pub mod stages;
 pub mod sweep;
 pub mod tables;
+pub mod templates;
 pub mod vars;
 pub mod yaml;
 
@@ -25,4 +30,6 @@ pub use diagnostic::Diagnostics;
 pub use overrides::Overrides;
 pub use params::Params;
 pub use pipeline::{Axis, Cell, Instance, Pipeline, Stage, load, load_file};
+pub use schema::schema;
 pub use tables::{Best, Measure, Table};
+pub use templates::{Template, new_from_template, template_names, templates};

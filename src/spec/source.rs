@@ -16,7 +16,17 @@ pub struct Source {
     /// Whether it came from the command line.
     pub command_line: bool,
     /// What the parser read: the text itself, or for the command line its value part, perhaps in brackets.
-    parsed: Option<(String, isize)>,
+    parsed: Option<Part>,
+}
+
+/// The part of an option that is read.
+#[derive(Clone, Debug)]
+struct Part {
+    text: String,
+    /// Where it begins in the shown text.
+    from: usize,
+    /// The length of what was put before it.
+    opening: usize,
 }
 
 impl Source {
@@ -30,20 +40,19 @@ impl Source {
     /// An option with its value: `shown` is `--set rounds=5`, whose part from byte `from` on is read as YAML between `open` and `close`.
     #[must_use]
     pub fn option(shown: String, from: usize, open: &str, close: &str) -> Self {
-        let parsed = format!("{open}{}{close}", &shown[from..]);
-        let shift = isize::try_from(from).unwrap_or(0) - isize::try_from(open.len()).unwrap_or(0);
-        Self { name: "command line".to_owned(), text: shown, command_line: true, parsed: Some((parsed, shift)) }
+        let parsed = Part { text: format!("{open}{}{close}", &shown[from..]), from, opening: open.len() };
+        Self { name: "command line".to_owned(), text: shown, command_line: true, parsed: Some(parsed) }
     }
     /// What the parser reads.
     #[must_use]
     pub fn parsed(&self) -> &str {
-        self.parsed.as_ref().map_or(&self.text, |(text, _)| text)
+        self.parsed.as_ref().map_or(&self.text, |part| &part.text)
     }
     /// A byte offset in the parsed text, as one in the shown text.
     #[must_use]
     pub fn shown_offset(&self, offset: usize) -> usize {
-        let shift = self.parsed.as_ref().map_or(0, |(_, shift)| *shift);
-        offset.saturating_add_signed(shift).min(self.text.len())
+        let shown = self.parsed.as_ref().map_or(offset, |part| part.from + offset.saturating_sub(part.opening));
+        shown.min(self.text.len())
     }
 }
 

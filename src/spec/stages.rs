@@ -1,8 +1,9 @@
 //! The sections `stages` and `defaults`: each stage's kind, its parameters as expressions, and how it is to be run.
 
 use super::catalog::{Catalog, StageKind};
+use super::code::Code;
 use super::diagnostic::{At, Diagnostic, Problems, suggest};
-use super::expr::{Code, Engine, Names};
+use super::expr::{Engine, Names, Scope};
 use super::node::{Data, Key, Node, Place};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -21,6 +22,8 @@ pub struct StageCode<'e, 'c> {
     pub kind: &'c StageKind,
     /// Its parameters, with those of `defaults` that it does not give itself.
     pub params: Code<'e>,
+    /// Where the parameters are one expression: those of `defaults`, for what its value does not give.
+    pub fallback: Vec<(Key, Code<'e>)>,
     /// Keys that come from `defaults`.
     pub inherited: HashSet<Place>,
     /// `timeout`, `retries` and `device`, where given.
@@ -42,7 +45,27 @@ impl StageCode<'_, '_> {
     /// Adds the names that it reads.
     pub fn names(&self, into: &mut BTreeSet<String>) {
         self.params.names(into);
+        self.fallback.iter().for_each(|(_, code)| code.names(into));
         self.options.values().for_each(|code| code.names(into));
+    }
+    /// The parameters where `scope` holds.
+    pub fn eval(&self, scope: &Scope<'_>, problems: &mut Problems) -> Node {
+        let mut node = self.params.eval(scope, problems);
+        if self.fallback.is_empty() {
+            return node;
+        }
+        if let (Some(tag), Some(_)) = (&self.kind.shape.tag, node.text()) {
+            let place = node.place;
+            node = Node { place, data: Data::Map(vec![(Key { place, text: tag.name.into() }, node)]) };
+        }
+        if let Data::Map(own) = &mut node.data {
+            for (key, code) in &self.fallback {
+                if !own.iter().any(|(own, _)| own.text == key.text) {
+                    own.push((key.clone(), code.eval(scope, problems)));
+                }
+            }
+        }
+        node
     }
     /// Places whose value comes from an expression, so that messages can say for which cell it is wrong.
     pub fn expression_places(&self, into: &mut HashSet<Place>) {
@@ -152,13 +175,14 @@ pub fn compile<'e, 'c>(
         }
         refuse_nulls(&mut params, name, "", problems);
         let mut inherited = HashSet::new();
-        if let (Data::Map(own), Some(extra)) = (&mut params.data, defaults.get(kind.name)) {
-            for (key, value) in *extra {
-                if !own.iter().any(|(own, _)| own.text == key.text) {
-                    inherited.insert(key.place);
-                    own.push((key.clone(), value.clone()));
-                }
+        let mut fallback = Vec::new();
+        for (key, value) in defaults.get(kind.name).copied().unwrap_or(&[]) {
+            match &mut params.data {
+                Data::Map(own) if own.iter().any(|(own, _)| own.text == key.text) => continue,
+                Data::Map(own) => own.push((key.clone(), value.clone())),
+                _ => fallback.push((key.clone(), Code::compile(engine, value, names, problems))),
             }
+            inherited.insert(key.place);
         }
         let params = Code::compile(engine, &params, names, problems);
         let mut options = BTreeMap::new();
@@ -167,7 +191,7 @@ pub fn compile<'e, 'c>(
                 options.insert(option, Code::compile(engine, node, names, problems));
             }
         }
-        stages.push(StageCode { name: name.to_owned(), place: key.place, kind, params, inherited, options });
+        stages.push(StageCode { name: name.to_owned(), place: key.place, kind, params, fallback, inherited, options });
     }
     stages
 }
@@ -232,9 +256,9 @@ fn defaults<'n>(section: Option<&'n Node>, catalog: &dyn Catalog, problems: &mut
 /// Checks how a stage is to be run.
 pub fn run_options(stage: &str, options: &BTreeMap<&'static str, Node>, problems: &mut Problems) -> RunOptions {
     let mut checked = RunOptions::default();
-    let mut refuse = |node: &Node, what: &str, help: &str| {
+    let mut refuse = |node: &Node, name: &str, what: &str, help: &str| {
         if !node.is_hole() && !node.is_null() {
-            let message = format!("{what} of stage `{stage}`, found {}", node.describe());
+            let message = format!("`{name}` of stage `{stage}` must be {what}, found {}", node.describe());
             problems.push(Diagnostic::error("type", message).at(node.place).help(help));
         }
     };
@@ -245,7 +269,7 @@ pub fn run_options(stage: &str, options: &BTreeMap<&'static str, Node>, problems
             _ => None,
         };
         if checked.timeout.is_none() {
-            refuse(node, "`timeout` must be a duration", "write seconds as a number, or `90s`, `30min`, `2h`, `1h30min`, `1d`");
+            refuse(node, "timeout", "a duration", "write seconds as a number, or `90s`, `30min`, `2h`, `1h30min`, `1d`");
         }
     }
     if let Some(node) = options.get("retries") {
@@ -253,13 +277,13 @@ pub fn run_options(stage: &str, options: &BTreeMap<&'static str, Node>, problems
             Data::Scalar(Value::Number(n)) if n.as_u64().is_some_and(|n| n <= 100) => {
                 checked.retries = n.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
             }
-            _ => refuse(node, "`retries` must be an integer from 0 to 100", "0 means that a failure is final"),
+            _ => refuse(node, "retries", "an integer from 0 to 100", "0 means that a failure is final"),
         }
     }
     if let Some(node) = options.get("device") {
         match node.text() {
             Some(text) if is_device(text) => checked.device = Some(text.to_owned()),
-            _ => refuse(node, "`device` must name a device", "write `cpu`, or `cuda:0` for the first GPU"),
+            _ => refuse(node, "device", "a device", "write `cpu`, or `cuda:0` for the first GPU"),
         }
     }
     checked

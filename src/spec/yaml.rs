@@ -119,6 +119,7 @@ impl<'de> Visitor<'de> for Build<'_> {
         let mut entries: Vec<(Key, Node)> = Vec::new();
         let mut seen: std::collections::HashMap<std::sync::Arc<str>, Place> = std::collections::HashMap::new();
         let mut complex: Option<Node> = None;
+        let mut refused = false;
         while let Some(key) = access.next_key_seed(self)? {
             let value = access.next_value_seed(self)?;
             let text: std::sync::Arc<str> = match &key.data {
@@ -131,7 +132,10 @@ impl<'de> Visitor<'de> for Build<'_> {
                         Some(source) if entries.is_empty() && complex.is_none() => {
                             complex = Some(Node::scalar(place, Value::String(format!("{{{{ {source} }}}}"))));
                         }
-                        _ => self.0.problems.borrow_mut().push(complex_key(key.place)),
+                        _ => {
+                            refused = true;
+                            self.0.problems.borrow_mut().push(complex_key(key.place));
+                        }
                     }
                     continue;
                 }
@@ -155,6 +159,7 @@ impl<'de> Visitor<'de> for Build<'_> {
                 self.0.problems.borrow_mut().push(complex_key(node.place));
                 Ok(Node { place, data: Data::Map(entries) })
             }
+            None if refused && entries.iter().all(|(_, value)| value.is_null()) => Ok(Node::hole(place)),
             None => Ok(Node { place, data: Data::Map(entries) }),
         }
     }
@@ -202,6 +207,21 @@ fn merge_keys(node: &mut Node, problems: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Whether `{{` stands in the line outside of quotes.
+fn has_bare_expression(line: &str) -> bool {
+    let mut quote = None;
+    line.char_indices().any(|(i, c)| {
+        match quote {
+            Some(q) if q == c => quote = None,
+            Some(_) => {}
+            // An apostrophe inside a word opens nothing.
+            None if matches!(c, '"' | '\'') && !line[..i].ends_with(char::is_alphanumeric) => quote = Some(c),
+            None => return line[i..].starts_with("{{"),
+        }
+        false
+    })
+}
+
 /// A syntax error in words that say what to do.
 fn explain(error: &serde_yaml::Error, text: &str, source: u16) -> Diagnostic {
     let raw = error.to_string();
@@ -218,7 +238,11 @@ fn explain(error: &serde_yaml::Error, text: &str, source: u16) -> Diagnostic {
         return say("yaml-aliases", "the anchors repeat too much text", "write the values out, or use `extends` and `defaults`");
     }
     if raw.contains("recursion limit") {
-        return say("yaml-depth", "the maps and lists are nested too deeply", "a pipeline needs fewer than ten levels");
+        return say(
+            "yaml-depth",
+            "the maps and lists are nested too deeply",
+            "a pipeline needs fewer than ten levels, and no anchor may contain itself",
+        );
     }
     if raw.contains("more than one document") {
         return say(
@@ -242,7 +266,7 @@ fn explain(error: &serde_yaml::Error, text: &str, source: u16) -> Diagnostic {
             "define it with `&name`; if the text begins with `*`, quote it",
         );
     }
-    if line.contains("{{") || (previous.contains("{{") && !previous.contains("\"{{") && !previous.contains("'{{")) {
+    if has_bare_expression(line) || has_bare_expression(previous) {
         return say("unquoted-expression", "an expression in braces is not quoted", "quote the whole value: \"{{ ... }}\"");
     }
     if problem.contains("mapping values are not allowed") {
@@ -253,6 +277,9 @@ fn explain(error: &serde_yaml::Error, text: &str, source: u16) -> Diagnostic {
     }
     if problem.contains("could not find expected ':'") {
         return say("yaml-syntax", "a key without `:` stands here", "write `key: value`");
+    }
+    if problem.contains("unexpected ':'") {
+        return say("yaml-syntax", "this `:` belongs to nothing", "write a space and a value after the `:` of a key, or quote the text");
     }
     if problem.contains("cannot start any token") {
         return say("yaml-syntax", "this character cannot begin a value", "quote the value");

@@ -2,8 +2,8 @@
 //!
 //! What the manifest means is the stage's business.
 
+use super::Store;
 use super::record::checked;
-use super::{Store, record};
 use crate::base::{Digest, Fault, ObjectRef, Outcome};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -21,7 +21,8 @@ pub struct Checkpoint {
 }
 
 impl Store {
-    /// Replaces the checkpoint of a key. The objects must be in the store already.
+    /// Replaces the checkpoint of a key. The objects must be in the store already; those that only the former checkpoint named
+    /// may be handed to [`Store::retire`] afterwards.
     ///
     /// # Errors
     /// A storage fault when an object is missing or the disk is full; the previous checkpoint then stays.
@@ -31,7 +32,7 @@ impl Store {
                 return Err(Fault::storage(format!("object `{}` of a checkpoint is not in the store", object.digest.short())));
             }
         }
-        let head = Checkpoint { key: *key, saved: record::now(), objects: objects.to_vec() };
+        let head = Checkpoint { key: *key, saved: super::time_now(), objects: objects.to_vec() };
         let mut bytes = serde_json::to_vec(&head).map_err(|e| Fault::internal(format!("a checkpoint could not be written: {e}")))?;
         bytes.push(b'\n');
         bytes.extend(manifest);

@@ -37,7 +37,7 @@ pub struct LogWriter {
 impl LogWriter {
     /// Appends one line with the time.
     pub fn line(&self, text: &str) {
-        let line = format!("{} {text}\n", record::now());
+        let line = format!("{} {text}\n", super::time_now());
         if let Err(error) = self.store.files().append(&self.path, line.as_bytes())
             && !self.broken.swap(true, Ordering::Relaxed)
         {
@@ -127,7 +127,7 @@ mod tests {
             attempt: 1,
             label: "run".to_owned(),
             run: String::new(),
-            started: record::now(),
+            started: crate::store::time_now(),
             wall_ms: 5,
             fault: Fault::stage("it broke"),
         };

@@ -53,6 +53,8 @@ struct Inner {
     durable: bool,
     index: Index,
     shared: Mutex<HashMap<Digest, Shared>>,
+    /// Objects that this process wrote and nothing lasting names yet, with the time of their files.
+    own: Mutex<HashMap<Digest, std::time::SystemTime>>,
     nearest: Mutex<Nearest>,
     warnings: Warnings,
     prefix: String,
@@ -96,11 +98,12 @@ impl Store {
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         let warnings = Warnings::default();
         let store = Self(Arc::new(Inner {
-            index: Index::new(&layout, &files, &warnings, indexed),
+            index: Index::new(&layout, &files, &warnings, durable, indexed),
             layout,
             files,
             durable,
             shared: Mutex::default(),
+            own: Mutex::default(),
             nearest: Mutex::default(),
             warnings,
             // Process ids repeat between machines that share a store; the time in nanoseconds tells them apart.
@@ -174,12 +177,18 @@ impl Store {
 
     /// Renames, making the target's folder when it is not there yet.
     fn rename_into(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match self.files().rename(from, to) {
+        self.with_folder(to, || self.files().rename(from, to))
+    }
+
+    /// Does `step`; when it finds no folder to put `to` in, makes it and does the step again.
+    fn with_folder(&self, to: &Path, step: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        match step() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if let Some(folder) = to.parent() {
                     self.files().create_folder(folder)?;
+                    self.sync_entry(folder)?;
                 }
-                self.files().rename(from, to)
+                step()
             }
             other => other,
         }
@@ -206,6 +215,22 @@ impl Store {
         )
     }
 
+    /// Writes a small file for another process to read, in `tmp/`.
+    ///
+    /// # Errors
+    /// A storage fault when it cannot be written.
+    pub fn put_ticket(&self, bytes: &[u8]) -> Outcome<PathBuf> {
+        let path = self.temporary();
+        self.files().write_new(&path, bytes, false).map_err(|e| Fault::io("write", &path, &e))?;
+        Ok(path)
+    }
+
+    /// Removes such a file.
+    pub fn drop_ticket(&self, path: &Path) {
+        // What stays is swept later.
+        let _ = self.files().remove(path);
+    }
+
     /// Moves a damaged file out of the way, where people can look at it.
     fn quarantine(&self, path: &Path) {
         let folder = self.layout().folder("quarantine");
@@ -225,6 +250,12 @@ impl Store {
             }
         }
     }
+}
+
+/// The time now, RFC 3339 in UTC, with milliseconds.
+#[must_use]
+pub fn time_now() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
 }
 
 /// The last two parts of a path as one name.

@@ -112,13 +112,18 @@ impl Record {
             lineage: None,
             extent: None,
             run: String::new(),
-            started: now(),
+            started: super::time_now(),
             wall_ms: 0,
             attempt: 1,
             host: HostInfo::here(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            peak_rss: peak_rss(),
+            peak_rss: None,
         }
+    }
+
+    /// Notes the greatest resident memory of this process so far, where the system tells it.
+    pub fn measure_memory(&mut self) {
+        self.peak_rss = peak_rss();
     }
 }
 
@@ -205,6 +210,7 @@ impl Store {
     /// A storage fault when an output is not in the store or the record cannot be written; then nothing is published.
     pub fn publish(&self, record: &Record) -> Outcome<Published> {
         self.must_have(&record.outputs)?;
+        self.keep(record.outputs.values());
         let path = self.layout().record(&record.key);
         let bytes = encode(record)?;
         // Twice at most: the second time after a damaged or hollow record was put aside.
@@ -257,14 +263,7 @@ impl Store {
     }
 
     fn link_into(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut result = self.files().link(from, to);
-        if result.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
-            if let Some(folder) = to.parent() {
-                self.files().create_folder(folder)?;
-            }
-            result = self.files().link(from, to);
-        }
-        match result {
+        match self.with_folder(to, || self.files().link(from, to)) {
             // File systems without hard links: two first writers at the very same instant then keep the last, no worse.
             Err(e) if matches!(e.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => match self.files().stat(to) {
                 Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
@@ -340,11 +339,6 @@ pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], String> {
     } else {
         Err("its check line does not match".to_owned())
     }
-}
-
-/// The time now, RFC 3339 in UTC, with milliseconds.
-pub(super) fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
 }
 
 /// The greatest resident memory of this process so far, in bytes.

@@ -118,7 +118,7 @@ impl Run {
     /// A storage fault when its end cannot be written; results are not affected.
     pub fn finish(mut self, status: RunStatus, counts: BTreeMap<String, u64>) -> Outcome<RunInfo> {
         self.flush();
-        self.info.ended = Some(record::now());
+        self.info.ended = Some(super::time_now());
         self.info.status = status;
         self.info.counts = counts;
         let path = self.store.layout().run(&self.info.id).join("run.json");
@@ -154,7 +154,7 @@ impl Store {
     /// # Errors
     /// A storage fault when its folder cannot be written.
     pub fn begin_run(&self, start: &RunStart) -> Outcome<Run> {
-        let started = record::now();
+        let started = super::time_now();
         let id = self.new_run_id(&started)?;
         let alive = self.lock_lease(self.alive(&id), false)?;
         let info = RunInfo {

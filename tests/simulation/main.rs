@@ -3,5 +3,6 @@
 
 mod corners;
 mod determinism;
+mod golden;
 mod reductions;
 mod small;

@@ -12,13 +12,16 @@ pub(super) fn apportion(total: usize, weights: &[f64], floor: usize) -> Vec<usiz
     let sum: f64 = weights.iter().sum();
     let exact = |weight: f64| if sum > 0.0 { rest as f64 * (weight / sum) } else { rest as f64 / weights.len() as f64 };
     let mut parts: Vec<usize> = weights.iter().map(|&weight| exact(weight) as usize).collect();
-    let mut order: Vec<usize> = (0..weights.len()).collect();
-    let remainder = |at: usize| exact(weights[at]) - parts[at] as f64;
-    order.sort_by(|&a, &b| remainder(b).total_cmp(&remainder(a)).then(a.cmp(&b)));
     let given: usize = parts.iter().sum();
-    // Rounding may put the sum a little off in either direction.
-    for &at in order.iter().cycle().take(rest.saturating_sub(given)) {
-        parts[at] += 1;
+    let short = rest.saturating_sub(given);
+    if short > 0 && short < parts.len() {
+        let remainders: Vec<f64> = weights.iter().zip(&parts).map(|(&weight, &part)| exact(weight) - part as f64).collect();
+        let mut order: Vec<usize> = (0..weights.len()).collect();
+        order.select_nth_unstable_by(short, |&a, &b| remainders[b].total_cmp(&remainders[a]).then(a.cmp(&b)));
+        order[..short].iter().for_each(|&at| parts[at] += 1);
+    } else {
+        // Only rounding can put the sum so far off.
+        (0..short).for_each(|at| parts[at % weights.len()] += 1);
     }
     for _ in 0..given.saturating_sub(rest) {
         if let Some(most) = parts.iter_mut().max() {

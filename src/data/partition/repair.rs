@@ -2,6 +2,9 @@
 //!
 //! It draws nothing, so the outcome depends on the draw alone.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 /// Gives every client at least `least` samples: small ones, by id, first get samples of the classes that they hold most of, each from
 /// the client that holds most of that class and can spare some. `allowed` says for each class which clients may hold it.
 ///
@@ -13,17 +16,19 @@ pub(super) fn repair(clients: &mut Vec<Vec<u32>>, labels: &[u32], allowed: &[Vec
         own.iter().for_each(|&index| held[client][labels[index as usize] as usize].push(index));
     }
     let mut sizes: Vec<usize> = clients.iter().map(Vec::len).collect();
+    // For each class its clients, the greatest holder first. Entries may be out of date: holdings of donors only shrink.
+    let mut donors: Vec<BinaryHeap<(usize, Reverse<usize>)>> = vec![BinaryHeap::new(); classes];
+    for (client, held) in held.iter().enumerate().filter(|&(client, _)| sizes[client] > least) {
+        held.iter().zip(&mut donors).for_each(|(own, donors)| donors.push((own.len(), Reverse(client))));
+    }
     let mut moved = 0;
     for needy in 0..sizes.len() {
         while sizes[needy] < least {
             // Its own classes first; of those it has none of, each client starts with another one.
             let mut order: Vec<usize> = (0..classes).filter(|&class| allowed[class][needy]).collect();
-            order.sort_by_key(|&class| (std::cmp::Reverse(held[needy][class].len()), (class + classes - needy % classes) % classes));
-            let donor_of = |class: usize| {
-                let spare = |&client: &usize| client != needy && sizes[client] > least && !held[client][class].is_empty();
-                (0..sizes.len()).filter(spare).max_by_key(|&client| (held[client][class].len(), std::cmp::Reverse(client)))
-            };
-            let (class, donor) = order.iter().find_map(|&class| donor_of(class).map(|donor| (class, donor)))?;
+            order.sort_by_key(|&class| (Reverse(held[needy][class].len()), (class + classes - needy % classes) % classes));
+            let first = |&class: &usize| Some((class, donor(&mut donors[class], class, &held, &sizes, least)?));
+            let (class, donor) = order.iter().find_map(first)?;
             // At most half of what the donor holds of the class, so that it keeps its own character.
             let from = held[donor][class].len();
             let count = (least - sizes[needy]).min(sizes[donor] - least).min(from.div_ceil(2));
@@ -36,6 +41,27 @@ pub(super) fn repair(clients: &mut Vec<Vec<u32>>, labels: &[u32], allowed: &[Vec
     }
     *clients = held.into_iter().map(|classes| classes.concat()).collect();
     Some(moved)
+}
+
+/// The client that holds most of the class, of those that can spare a sample; of equal ones the first.
+fn donor(
+    heap: &mut BinaryHeap<(usize, Reverse<usize>)>,
+    class: usize,
+    held: &[Vec<Vec<u32>>],
+    sizes: &[usize],
+    least: usize,
+) -> Option<usize> {
+    loop {
+        let (count, Reverse(client)) = *heap.peek()?;
+        let now = held[client][class].len();
+        if count == now && now > 0 && sizes[client] > least {
+            return Some(client);
+        }
+        heap.pop();
+        if now > 0 && sizes[client] > least {
+            heap.push((now, Reverse(client)));
+        }
+    }
 }
 
 #[cfg(test)]

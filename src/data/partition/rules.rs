@@ -161,7 +161,7 @@ impl<'a> Request<'a> {
         // procedure's own logarithms and streams take twice as long.
         let work = labels.len() + 10 * clients * classes;
         let budget = if procedure == Procedure::Clean { 20_000_000 } else { 40_000_000 };
-        let attempts = (budget / work.max(1)).clamp(20, 1000) as u64;
+        let attempts = (budget / work.max(1)).clamp(5, 1000) as u64;
         let attempts = params.integer("max_attempts", 1, u64::from(u32::MAX))?.unwrap_or(attempts);
         let request = Self {
             kind,

@@ -92,8 +92,7 @@ impl<F: Real> ConvForward<'_, F> {
                     let outputs = out.chunks_exact_mut(conv.out).zip(picks.chunks_exact_mut(conv.out));
                     for (place, (out, picks)) in outputs.enumerate() {
                         let (y, x) = (place / window.out_width, place % window.out_width);
-                        let source = |y: usize, x: usize| &plane[(y * conv.out_width + x) * columns..][..conv.out];
-                        greatest(window, (y, x), self.relu, source, out, picks);
+                        greatest(window, (y, x), self.relu, plane, columns, out, picks);
                     }
                 }
                 None => {
@@ -141,10 +140,21 @@ fn tile<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
     block: usize,
 ) -> usize {
     let mut sums = [*bias; ROWS];
-    let starts: [usize; ROWS] = std::array::from_fn(|r| conv.patch_start((at + r) / conv.out_width, (at + r) % conv.out_width));
+    let mut starts = [0; ROWS];
+    let (mut y, mut x) = (at / conv.out_width, at % conv.out_width);
+    for start in &mut starts {
+        *start = conv.patch_start(y, x);
+        x += 1;
+        if x == conv.out_width {
+            (y, x) = (y + 1, 0);
+        }
+    }
     let (row, stride) = (conv.row(), conv.row_stride());
     for i in 0..conv.kernel.0 {
-        let x: [&[F]; ROWS] = std::array::from_fn(|r| &image[starts[r] + i * stride..][..row]);
+        let mut x: [&[F]; ROWS] = [&[]; ROWS];
+        for (x, start) in x.iter_mut().zip(starts) {
+            *x = &image[start + i * stride..][..row];
+        }
         let weight = &weight[i * row..(i + 1) * row];
         for (k, weight) in weight.iter().enumerate() {
             for r in 0..ROWS {

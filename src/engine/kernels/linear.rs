@@ -53,24 +53,23 @@ impl<F: Real> WithSimd for LinearForward<'_, F> {
             }
             y[outputs..].fill(F::ZERO);
         }
-        {
-            let (weight, _) = F::packs::<S>(weight);
-            let (y, _) = F::packs_mut::<S>(y);
-            let mut from = 0;
-            while from < inputs {
-                let to = inputs.min(from + BLOCK);
-                let product = Product { inputs, packs, x, weight, from, to };
-                let mut row = 0;
-                while row < rows {
-                    row += match rows - row {
-                        left if left >= 10 => product.rows::<10, 1>(simd, y, row),
-                        left if left >= 5 => product.rows::<5, 2>(simd, y, row),
-                        left if left >= 2 => product.rows::<2, 4>(simd, y, row),
-                        _ => product.rows::<1, 8>(simd, y, row),
-                    };
-                }
-                from = to;
+        let (weight, _) = F::packs::<S>(weight);
+        let (y_packs, _) = F::packs_mut::<S>(y);
+        let mut from = 0;
+        while from < inputs {
+            let count = BLOCK.min(inputs - from);
+            let weight = &weight[from * packs..(from + count) * packs];
+            let mut row = 0;
+            while row < rows {
+                let x = &x[row * inputs + from..];
+                let y = &mut y_packs[row * packs..];
+                row += match rows - row {
+                    left if left >= 5 => product::<F, S, 5, 2>(simd, inputs, packs, count, x, weight, y),
+                    left if left >= 2 => product::<F, S, 2, 4>(simd, inputs, packs, count, x, weight, y),
+                    _ => product::<F, S, 1, 8>(simd, inputs, packs, count, x, weight, y),
+                };
             }
+            from += count;
         }
         if line != outputs {
             for (y, padded) in self.y.chunks_exact_mut(outputs).zip(self.padded.chunks_exact(line)).take(rows) {
@@ -83,47 +82,60 @@ impl<F: Real> WithSimd for LinearForward<'_, F> {
     }
 }
 
-/// Adds the products of inputs `from..to` to the results.
-struct Product<'a, F: Real, S: Simd> {
+/// Adds the products of `count` inputs to the results of `ROWS` rows; returns `ROWS`.
+#[inline(always)]
+fn product<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
+    simd: S,
     inputs: usize,
     packs: usize,
-    x: &'a [F],
-    weight: &'a [F::Pack<S>],
-    from: usize,
-    to: usize,
+    count: usize,
+    x: &[F],
+    weight: &[F::Pack<S>],
+    y: &mut [F::Pack<S>],
+) -> usize {
+    // The inputs of one place side by side, so that the inner loop reads them in order.
+    let mut columns = [[F::ZERO; ROWS]; BLOCK];
+    for r in 0..ROWS {
+        for (column, &value) in columns.iter_mut().zip(&x[r * inputs..][..count]) {
+            column[r] = value;
+        }
+    }
+    let columns = &columns[..count];
+    let mut pack = 0;
+    while pack + PACKS <= packs {
+        product_tile::<F, S, ROWS, PACKS>(simd, packs, columns, &weight[pack..], &mut y[pack..]);
+        pack += PACKS;
+    }
+    while pack < packs {
+        product_tile::<F, S, ROWS, 1>(simd, packs, columns, &weight[pack..], &mut y[pack..]);
+        pack += 1;
+    }
+    ROWS
 }
 
-impl<F: Real, S: Simd> Product<'_, F, S> {
-    #[inline(always)]
-    fn rows<const ROWS: usize, const PACKS: usize>(&self, simd: S, y: &mut [F::Pack<S>], row: usize) -> usize {
-        let mut pack = 0;
-        while pack + PACKS <= self.packs {
-            self.tile::<ROWS, PACKS>(simd, y, row, pack);
-            pack += PACKS;
-        }
-        while pack < self.packs {
-            self.tile::<ROWS, 1>(simd, y, row, pack);
-            pack += 1;
-        }
-        ROWS
+#[inline(always)]
+fn product_tile<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
+    simd: S,
+    packs: usize,
+    columns: &[[F; ROWS]],
+    weight: &[F::Pack<S>],
+    y: &mut [F::Pack<S>],
+) {
+    let mut sums = [[F::splat(simd, F::ZERO); PACKS]; ROWS];
+    for (r, sums) in sums.iter_mut().enumerate() {
+        sums.copy_from_slice(&y[r * packs..][..PACKS]);
     }
-    #[inline(always)]
-    fn tile<const ROWS: usize, const PACKS: usize>(&self, simd: S, y: &mut [F::Pack<S>], row: usize, pack: usize) {
-        let (from, count) = (self.from, self.to - self.from);
-        let x: [&[F]; ROWS] = std::array::from_fn(|r| &self.x[(row + r) * self.inputs + from..][..count]);
-        let mut sums: [[F::Pack<S>; PACKS]; ROWS] = std::array::from_fn(|r| std::array::from_fn(|p| y[(row + r) * self.packs + pack + p]));
-        for k in 0..count {
-            let weight = &self.weight[(from + k) * self.packs + pack..][..PACKS];
-            for r in 0..ROWS {
-                let value = F::splat(simd, x[r][k]);
-                for p in 0..PACKS {
-                    sums[r][p] = F::pack_mul_add(simd, value, weight[p], sums[r][p]);
-                }
+    for (k, column) in columns.iter().enumerate() {
+        let weight = &weight[k * packs..][..PACKS];
+        for r in 0..ROWS {
+            let value = F::splat(simd, column[r]);
+            for p in 0..PACKS {
+                sums[r][p] = F::pack_mul_add(simd, value, weight[p], sums[r][p]);
             }
         }
-        for (r, sums) in sums.iter().enumerate() {
-            y[(row + r) * self.packs + pack..][..PACKS].copy_from_slice(sums);
-        }
+    }
+    for (r, sums) in sums.iter().enumerate() {
+        y[r * packs..][..PACKS].copy_from_slice(sums);
     }
 }
 

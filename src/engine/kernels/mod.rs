@@ -3,11 +3,16 @@
 //! Activations are channels last (N, H, W, C). A buffer that a kernel reads may be longer than its content says; [`SLACK`] extra
 //! elements let it load whole packs at the end. Kernels know slices and sizes, not layers or models.
 
+// Several slices march in step, and a plain index says so best.
+#![allow(clippy::needless_range_loop)]
+
 mod conv;
 mod conv_back;
 mod linear;
 mod norm;
 mod pool;
+#[cfg(test)]
+mod tests;
 mod update;
 
 pub(super) use conv::{ConvForward, pad, unpad};
@@ -110,44 +115,62 @@ pub(super) fn reserve<F: Real>(buffer: &mut Vec<F>, len: usize) {
     }
 }
 
+/// Channels that are pooled side by side.
+const GROUP: usize = 16;
+
 /// The greatest value of each channel over a window, and its place in the window; ties go to the first, NaN wins.
 ///
-/// `source(pick)` is the row of channels of one element of the window.
+/// `plane` has `columns` numbers a position, at least as many as there are channels.
 #[inline(always)]
-pub(super) fn greatest<'a, F: Real>(
+pub(super) fn greatest<F: Real>(
     window: &Window,
     (y, x): (usize, usize),
     relu: bool,
-    source: impl Fn(usize, usize) -> &'a [F],
+    plane: &[F],
+    columns: usize,
     out: &mut [F],
     picks: &mut [u8],
 ) {
-    let mut first = true;
     let channels = out.len();
-    let picks = &mut picks[..channels];
-    for pick in 0..window.area() {
-        let Some((row, column)) = window.place(y, x, pick) else { continue };
-        let values = &source(row, column)[..channels];
-        let place = pick as u8;
-        if first {
-            out.copy_from_slice(values);
-            picks.fill(place);
+    let mut from = 0;
+    while from < channels {
+        let count = GROUP.min(channels - from);
+        // In local arrays of one size nothing can overlap, so the compiler works on whole packs.
+        let (mut best, mut places) = ([F::ZERO; GROUP], [0u32; GROUP]);
+        let mut first = true;
+        for pick in 0..window.area() {
+            let Some((row, column)) = window.place(y, x, pick) else { continue };
+            let source = &plane[(row * window.width + column) * columns + from..];
+            let mut values = [F::ZERO; GROUP];
+            if count == GROUP {
+                values.copy_from_slice(&source[..GROUP]);
+            } else {
+                values[..count].copy_from_slice(&source[..count]);
+            }
+            let place = pick as u32;
+            for c in 0..GROUP {
+                let take = (values[c] > best[c]) | values[c].is_nan() | first;
+                best[c] = if take { values[c] } else { best[c] };
+                places[c] = if take { place } else { places[c] };
+            }
             first = false;
-        } else {
-            for c in 0..channels {
-                let (value, best) = (values[c], out[c]);
-                let take = value > best || value.is_nan();
-                out[c] = if take { value } else { best };
-                picks[c] = if take { place } else { picks[c] };
+        }
+        if relu {
+            for c in 0..GROUP {
+                let off = best[c] <= F::ZERO;
+                best[c] = if off { F::ZERO } else { best[c] };
+                places[c] = if off { u32::from(OFF) } else { places[c] };
             }
         }
-    }
-    if relu {
-        for c in 0..channels {
-            let off = out[c] <= F::ZERO;
-            out[c] = if off { F::ZERO } else { out[c] };
-            picks[c] = if off { OFF } else { picks[c] };
+        let places = places.map(|place| place as u8);
+        if count == GROUP {
+            out[from..from + GROUP].copy_from_slice(&best);
+            picks[from..from + GROUP].copy_from_slice(&places);
+        } else {
+            out[from..].copy_from_slice(&best[..count]);
+            picks[from..].copy_from_slice(&places[..count]);
         }
+        from += count;
     }
 }
 

@@ -1,0 +1,203 @@
+//! `algorithms`: what there is to compare, with every hyper-parameter, its default and where that comes from.
+
+use super::Reply;
+use super::context::Context;
+use super::load;
+use super::output::{Listing, Text, columns};
+use crate::base::Fault;
+use crate::base::text::{nearest, quoted};
+use crate::fl::Description;
+use crate::spec::catalog::{Bound, Default, Field, Type};
+use crate::spec::node::short;
+use serde_json::{Value, json};
+
+/// List the algorithms, or describe one: its paper, its rule, its hyper-parameters.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  pflpipe algorithms ditto")]
+pub(super) struct Args {
+    /// The algorithm
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
+    let all = load::algorithms();
+    let described: Vec<&Description> = all.iter().map(|entry| &entry.description).collect();
+    match &args.name {
+        None => context.show(&Listing {
+            header: vec!["name", "algorithm", "year", "family", "what stays personal"],
+            rows: described.iter().map(|d| row(d)).collect(),
+            note: String::new(),
+            json: described.iter().map(|d| to_json(d)).collect(),
+            key: 0,
+        })?,
+        Some(name) => {
+            let found = described.iter().find(|d| d.name == *name || d.title.eq_ignore_ascii_case(name));
+            let Some(description) = found else {
+                let names = || described.iter().map(|d| d.name);
+                let help = match nearest(name, names()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("the algorithms are {}", quoted(names())),
+                };
+                return Err(Fault::usage(format!("there is no algorithm `{name}`")).help(help).into());
+            };
+            context.show(&Text { text: text(description), json: to_json(description), quiet: format!("{}\n", description.name) })?;
+        }
+    }
+    Ok(0)
+}
+
+fn row(d: &Description) -> Vec<String> {
+    vec![d.name.to_owned(), d.title.to_owned(), d.year.to_string(), d.family.to_owned(), d.personal.to_owned()]
+}
+
+fn text(d: &Description) -> String {
+    let mut out = format!("{} ({})\n\n", d.title, d.name);
+    let rows = [("paper", d.paper), ("family", d.family), ("personal", d.personal), ("rule", d.rule), ("differences", d.differences)];
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        out.push_str(&wrapped(&format!("{name}: {value}"), "  "));
+    }
+    out.push_str(&format!("\nIn a pipeline:\n  algorithm: {}\n", sample(d)));
+    if d.fields.is_empty() {
+        out.push_str("\nIt has no hyper-parameters of its own.\n");
+    } else {
+        out.push_str("\nHyper-parameters:\n");
+        let rows: Vec<Vec<String>> = d.fields.iter().map(field).collect();
+        out.push_str(&columns(&["  name", "symbol", "type", "default", "source"], &rows));
+        for field in &d.fields {
+            out.push_str(&wrapped(&format!("{}: {}", field.name, field.doc), "  "));
+        }
+    }
+    out
+}
+
+/// How it is written with its hyper-parameters.
+fn sample(d: &Description) -> String {
+    let given: Vec<String> = d.fields.iter().filter_map(|f| default(&f.default).map(|value| format!("{}: {value}", f.name))).collect();
+    if given.is_empty() { d.name.to_owned() } else { format!("{{name: {}, {}}}", d.name, given.join(", ")) }
+}
+
+fn field(field: &Field) -> Vec<String> {
+    let default = match &field.default {
+        Default::Required => "required".to_owned(),
+        Default::Absent => "absent".to_owned(),
+        Default::Is(value) => short(value),
+    };
+    vec![format!("  {}", field.name), field.symbol.to_owned(), kind(&field.ty), default, field.source.to_owned()]
+}
+
+fn default(default: &Default) -> Option<String> {
+    if let Default::Is(value) = default { Some(short(value)) } else { None }
+}
+
+/// A type with its range in a few words.
+pub(super) fn kind(ty: &Type) -> String {
+    match ty {
+        Type::Bool => "true or false".to_owned(),
+        Type::Int { min, max } => match (*min, *max) {
+            (i64::MIN, i64::MAX) => "integer".to_owned(),
+            (min, i64::MAX) => format!("integer >= {min}"),
+            (i64::MIN, max) => format!("integer <= {max}"),
+            (min, max) => format!("integer {min} to {max}"),
+        },
+        Type::Float { min, max } => match (min, max) {
+            (Bound::None, Bound::None) => "number".to_owned(),
+            (Bound::Incl(a), Bound::Incl(b)) => format!("number {a} to {b}"),
+            (min, max) => {
+                let low = match min {
+                    Bound::None => String::new(),
+                    Bound::Incl(a) => format!(" >= {a}"),
+                    Bound::Excl(a) => format!(" > {a}"),
+                };
+                let high = match max {
+                    Bound::None => String::new(),
+                    Bound::Incl(b) => format!(" <= {b}"),
+                    Bound::Excl(b) => format!(" < {b}"),
+                };
+                format!("number{low}{}{high}", if low.is_empty() || high.is_empty() { "" } else { "," })
+            }
+        },
+        Type::Text => "text".to_owned(),
+        Type::Choice(words) => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or "),
+        Type::List(inner) => format!("list of {}", kind(inner)),
+        Type::Stage { kinds, .. } => format!("a stage of kind {}", kinds.join(" or ")),
+        Type::Map(_) => "map".to_owned(),
+    }
+}
+
+fn to_json(d: &Description) -> Value {
+    let fields: Vec<Value> = d
+        .fields
+        .iter()
+        .map(|f| {
+            let value = if let Default::Is(value) = &f.default { Some(value) } else { None };
+            json!({
+                "name": f.name,
+                "doc": f.doc,
+                "type": kind(&f.ty),
+                "default": value,
+                "required": f.default == Default::Required,
+                "symbol": f.symbol,
+                "source": f.source,
+            })
+        })
+        .collect();
+    json!({
+        "name": d.name,
+        "title": d.title,
+        "family": d.family,
+        "paper": d.paper,
+        "year": d.year,
+        "personal": d.personal,
+        "rule": d.rule,
+        "differences": d.differences,
+        "revision": d.revision,
+        "fields": fields,
+    })
+}
+
+/// Text broken at blanks into lines of at most a hundred characters, continued with an indent.
+fn wrapped(text: &str, indent: &str) -> String {
+    let (mut out, mut line) = (String::new(), String::new());
+    for word in text.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 100 {
+            out.push_str(&line);
+            out.push('\n');
+            line = format!("{indent}{word}");
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    out + &line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_in_a_few_words() {
+        for (ty, want) in [
+            (Type::at_least(1), "integer >= 1"),
+            (Type::positive(), "number > 0"),
+            (Type::fraction(), "number 0 to 1"),
+            (Type::Float { min: Bound::Excl(0.0), max: Bound::Incl(1.0) }, "number > 0, <= 1"),
+            (Type::List(Box::new(Type::Int { min: 0, max: 9 })), "list of integer 0 to 9"),
+        ] {
+            assert_eq!(kind(&ty), want);
+        }
+    }
+
+    #[test]
+    fn every_algorithm_can_be_described() {
+        for entry in load::algorithms().iter() {
+            let text = text(&entry.description);
+            assert!(text.contains(entry.description.paper.split(',').next().unwrap_or_default()), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= 140), "{text}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The tables of a pipeline out of its plan and what the store has for each node.
+//!
+//! Labels are made here; numbers are picked by [`crate::table::pick`], and formats come later.
+
+use crate::base::{Digest, Outcome};
+use crate::fl::History;
+use crate::plan::{Decision, NodeId, Plan};
+use crate::spec::node::short;
+use crate::spec::{Best as Wanted, Table as Layout};
+use crate::store::Store;
+use crate::table::{Best, Entry, Heading, Measure, Quantity, Sample, Table, pick};
+use rayon::prelude::*;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// What there is for a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The digest of its measurements.
+    Metrics(Digest),
+    /// Nothing yet.
+    Missing,
+    /// It, or a stage that it needs, failed.
+    Failed,
+    /// It runs now.
+    Running,
+}
+
+/// What there is for each node of a plan that was decided, but not run.
+pub(super) fn found(plan: &Plan, decisions: &[Decision], store: Option<&Store>) -> Vec<Found> {
+    let mut all: Vec<Found> = Vec::with_capacity(decisions.len());
+    for (index, decision) in decisions.iter().enumerate() {
+        let found = match decision {
+            Decision::Cached { outputs, .. } => outputs.get("metrics").map_or(Found::Missing, |digest| Found::Metrics(*digest)),
+            Decision::Run { key, .. } => store.map_or(Found::Missing, |store| unfinished(store, key)),
+            Decision::Maybe { .. } => {
+                let failed = plan.nodes[index].inputs.iter().any(|input| all[input.node.index()] == Found::Failed);
+                if failed { Found::Failed } else { Found::Missing }
+            }
+        };
+        all.push(found);
+    }
+    all
+}
+
+fn unfinished(store: &Store, key: &Digest) -> Found {
+    if store.leased(key) {
+        Found::Running
+    } else if store.failures(key).is_empty() {
+        Found::Missing
+    } else {
+        Found::Failed
+    }
+}
+
+/// Every table of the plan, or the named ones.
+///
+/// # Errors
+/// A storage fault when measurements cannot be read.
+pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: Option<&Store>) -> Outcome<Vec<Table>> {
+    let mut needed = BTreeSet::new();
+    for layout in layouts {
+        for node in layout.values.iter().flat_map(|value| layout.cells.iter().filter_map(|cell| plan.node_for(*cell, &value.stage))) {
+            if let Some(Found::Metrics(digest)) = found.get(node.index()) {
+                needed.insert(*digest);
+            }
+        }
+    }
+    // A history holds the values of every client at every evaluation: reading them is most of the work.
+    let read = |digest: &Digest| -> Outcome<(Digest, Option<History>)> {
+        let bytes = match store {
+            Some(store) => store.read(digest)?,
+            None => return Ok((*digest, None)),
+        };
+        Ok((*digest, serde_json::from_slice(&bytes).ok()))
+    };
+    let histories: HashMap<Digest, Option<History>> = needed.par_iter().map(read).collect::<Outcome<_>>()?;
+    Ok(layouts.iter().map(|layout| table(plan, layout, found, &histories)).collect())
+}
+
+fn table(plan: &Plan, layout: &Layout, found: &[Found], histories: &HashMap<Digest, Option<History>>) -> Table {
+    let same_stage = layout.values.windows(2).all(|pair| pair[0].stage == pair[1].stage);
+    let mut entries = Vec::new();
+    let mut seen = HashSet::new();
+    for cell in &layout.cells {
+        let coords = plan.coords(*cell);
+        let row = if layout.rows.is_empty() { "all".to_owned() } else { label(&coords, &layout.rows) };
+        for (quantity, value) in layout.values.iter().enumerate() {
+            let Some(node) = plan.node_for(*cell, &value.stage) else { continue };
+            let mut column = label(&coords, &layout.columns);
+            if layout.columns.is_empty() || layout.values.len() > 1 {
+                let stage = if same_stage { String::new() } else { format!("{}.", value.stage) };
+                let name = format!("{stage}{}.{}", value.metric, value.selector);
+                column = if layout.columns.is_empty() { name } else { format!("{column} {name}") };
+            }
+            // A stage that does not read the `over` axis is one sample, however many cells it stands in.
+            if !seen.insert((row.clone(), column.clone(), quantity, node)) {
+                continue;
+            }
+            let sample = sample(found, node, histories, &value.metric, &value.selector);
+            entries.push(Entry { row: row.clone(), column, quantity, over: label(&coords, &layout.over), sample });
+        }
+    }
+    Table::build(heading(layout), entries)
+}
+
+fn sample(found: &[Found], node: NodeId, histories: &HashMap<Digest, Option<History>>, metric: &str, selector: &str) -> Sample {
+    match found.get(node.index()) {
+        Some(Found::Metrics(digest)) => match histories.get(digest) {
+            Some(Some(history)) => pick::pick(history, metric, selector),
+            _ => Sample::Missing,
+        },
+        Some(Found::Failed) => Sample::Failed,
+        Some(Found::Running) => Sample::Running,
+        Some(Found::Missing) | None => Sample::Missing,
+    }
+}
+
+fn heading(layout: &Layout) -> Heading {
+    let quantity = |value: &crate::spec::tables::Measure| Quantity {
+        label: format!("{}.{}.{}", value.stage, value.metric, value.selector),
+        measure: match (pick::measure(&value.metric), layout.percent) {
+            (Measure::Fraction, Some(false)) => Measure::Loss,
+            (Measure::Loss, Some(true)) => Measure::Fraction,
+            (measure, _) => measure,
+        },
+        digits: layout.digits,
+        best: match layout.best {
+            Some(Wanted::Max) => Best::Max,
+            Some(Wanted::Min) => Best::Min,
+            None => pick::best(&value.metric),
+        },
+    };
+    Heading {
+        name: layout.name.clone(),
+        title: layout.title.clone().unwrap_or_default(),
+        row_axis: layout.rows.join(", "),
+        column_axis: layout.columns.join(", "),
+        over: layout.over.join(", "),
+        quantities: layout.values.iter().map(quantity).collect(),
+    }
+}
+
+/// The values of some axes, `-` where a cell lacks one: an axis of `when` is only in some cells.
+fn label(coords: &BTreeMap<&str, &Value>, axes: &[String]) -> String {
+    let value = |axis: &String| coords.get(axis.as_str()).map_or_else(|| "-".to_owned(), |value| short(value));
+    axes.iter().map(value).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn labels_are_short_values() {
+        let (algorithm, seed) = (json!({"name": "ditto", "mu": 0.1}), json!(3));
+        let coords = BTreeMap::from([("algorithm", &algorithm), ("seed", &seed)]);
+        let axes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(label(&coords, &axes(&["algorithm", "seed"])), "ditto(mu=0.1), 3");
+        assert_eq!(label(&coords, &axes(&["alpha"])), "-");
+    }
+}

@@ -1,0 +1,74 @@
+//! From a pipeline file and the changes of the command line to a plan.
+//!
+//! The one place where the catalog, the stages and the algorithms of this program are named.
+
+use super::Stop;
+use super::args::{Changes, PipelineArgs};
+use super::context::Context;
+use crate::algorithms::{self, Algorithms};
+use crate::base::{Fault, Outcome};
+use crate::catalog::{StageCatalog, catalog};
+use crate::plan::Plan;
+use crate::spec::{self, Overrides, Pipeline};
+use crate::stage::Stages;
+use std::path::{Path, PathBuf};
+
+/// The algorithms of this program.
+pub(super) fn algorithms() -> Algorithms {
+    algorithms::all()
+}
+
+/// Every stage kind of this program.
+pub(super) fn kinds() -> StageCatalog {
+    catalog(&algorithms())
+}
+
+/// What runs the stages of this program.
+pub(super) fn stages() -> Stages {
+    Stages { algorithms: algorithms() }
+}
+
+/// A checked pipeline with its plan.
+pub(super) struct Project {
+    /// The file, absolute where that can be told.
+    pub(super) file: PathBuf,
+    /// The changes.
+    pub(super) changes: Changes,
+    /// The pipeline.
+    pub(super) pipeline: Pipeline,
+    /// Its plan.
+    pub(super) plan: Plan,
+}
+
+/// Reads and expands a pipeline; its warnings go to standard error.
+pub(super) fn load(args: &PipelineArgs, context: &Context<'_>) -> Result<Project, Stop> {
+    let project = expand(&args.file, &read(&args.file)?, &args.changes)?;
+    if !project.pipeline.warnings.is_empty() && !context.terminal.quiet {
+        context.terminal.diagnostics(&project.pipeline.warnings);
+    }
+    Ok(project)
+}
+
+/// The text of a pipeline file.
+pub(super) fn read(file: &Path) -> Outcome<String> {
+    let fault = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::NotFound => Fault::storage(format!("there is no file `{}`", file.display()))
+            .help("give the path of a pipeline; `pflpipe new FILE` writes one"),
+        std::io::ErrorKind::InvalidData => Fault::storage(format!("`{}` is not UTF-8 text", file.display())),
+        std::io::ErrorKind::IsADirectory => {
+            Fault::storage(format!("`{}` is a folder", file.display())).help("give the path of a pipeline file")
+        }
+        _ => Fault::io("read", file, &e),
+    };
+    std::fs::read_to_string(file).map_err(fault)
+}
+
+/// Checks and expands the text of a pipeline.
+pub(super) fn expand(file: &Path, text: &str, changes: &Changes) -> Result<Project, Stop> {
+    let kinds = kinds();
+    let overrides = Overrides::parse(&changes.set, &changes.sweep, &changes.filter)?;
+    let pipeline = spec::load(file, text, &overrides, &kinds)?;
+    let plan = Plan::new(&pipeline, &kinds, &changes.device)?;
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    Ok(Project { file, changes: changes.clone(), pipeline, plan })
+}

@@ -1,0 +1,120 @@
+//! The command line: one file a command, and nothing else in the crate prints.
+//!
+//! Results go to standard output through `output`, everything else to standard error through `message` and `progress`.
+//! A command returns its exit code or a `Stop`; which code a fault has is decided in [`crate::base::FaultKind::exit_code`] alone.
+
+mod algorithms;
+mod args;
+mod cache;
+mod check;
+mod completions;
+mod context;
+mod doctor;
+mod drive;
+mod expand;
+mod gather;
+mod graph;
+mod load;
+mod logs;
+mod memory;
+mod message;
+mod new;
+mod output;
+mod plan;
+mod progress;
+mod run;
+mod runs;
+mod schema;
+mod signals;
+mod status;
+mod table;
+mod target;
+mod why;
+mod worker;
+
+use crate::base::{Fault, FaultKind};
+use crate::spec::Diagnostics;
+use args::{Cli, Command};
+use clap::Parser;
+use context::Context;
+use message::Terminal;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+/// Why a command ends without its result.
+enum Stop {
+    /// Something went wrong.
+    Fault(Fault),
+    /// The pipeline is invalid; every message with its place.
+    Invalid(Box<Diagnostics>),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<Diagnostics> for Stop {
+    fn from(all: Diagnostics) -> Self {
+        Self::Invalid(Box::new(all))
+    }
+}
+
+/// The exit code of a command that came to its end, or why it did not.
+type Reply = Result<u8, Stop>;
+
+/// Runs the program on the process's arguments and returns its exit code. Nothing that a user types makes it panic; should a
+/// broken invariant do so nevertheless, the code is 70 and the text short.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help that is asked for goes to standard output. That it cannot be written is no reason to fail.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FaultKind::Usage.exit_code()));
+        }
+    };
+    let terminal = Terminal::new(&cli.globals);
+    message::quiet_panics();
+    let reply = catch_unwind(AssertUnwindSafe(|| dispatch(cli, &terminal)));
+    ExitCode::from(match reply {
+        Ok(Ok(code)) => code,
+        Ok(Err(Stop::Fault(fault))) => {
+            terminal.error(&fault);
+            fault.kind.exit_code()
+        }
+        Ok(Err(Stop::Invalid(all))) => {
+            terminal.diagnostics(&all);
+            all.kind().exit_code()
+        }
+        Err(panic) => {
+            terminal.error(&message::internal(&*panic));
+            FaultKind::Internal.exit_code()
+        }
+    })
+}
+
+fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
+    let mut context = Context::new(&cli.globals, terminal)?;
+    match cli.command {
+        Command::Run(args) => run::run(&args, &mut context),
+        Command::Plan(args) => plan::run(&args, &mut context),
+        Command::Why(args) => why::run(&args, &mut context),
+        Command::Status(args) => status::run(&args, &mut context),
+        Command::Logs(args) => logs::run(&args, &mut context),
+        Command::Graph(args) => graph::run(&args, &mut context),
+        Command::Check(args) => check::run(&args, &mut context),
+        Command::Expand(args) => expand::run(&args, &mut context),
+        Command::New(args) => new::run(&args, &mut context),
+        Command::Schema(args) => schema::run(&args, &mut context),
+        Command::Table(args) => table::run(&args, &mut context),
+        Command::Runs(args) => runs::run(&args, &mut context),
+        Command::Cache(args) => cache::run(&args, &mut context),
+        Command::Algorithms(args) => algorithms::run(&args, &mut context),
+        Command::Doctor(args) => doctor::run(&args, &mut context),
+        Command::Completions(args) => completions::run(&args, &mut context),
+        Command::Worker(args) => Ok(worker::run(&args)),
+    }
+}

@@ -1,0 +1,76 @@
+//! `new`: a pipeline file from a template.
+
+use super::Reply;
+use super::context::Context;
+use super::output::{Listing, Text};
+use crate::base::{Fault, Outcome};
+use crate::spec::templates;
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Write a pipeline file from a template.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  pflpipe new --list
+  pflpipe new table.yaml --template dirichlet-sweep --set dataset=cifar10")]
+pub(super) struct Args {
+    /// The file to write; it must not exist
+    #[arg(value_name = "FILE", required_unless_present = "list")]
+    file: Option<PathBuf>,
+    /// The template
+    #[arg(long, short, value_name = "NAME", default_value = "dirichlet-sweep")]
+    template: String,
+    /// Set a variable of the template; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// List the templates with their variables
+    #[arg(long)]
+    list: bool,
+    /// Replace the file if it exists
+    #[arg(long)]
+    replace: bool,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
+    let Some(file) = args.file.as_deref().filter(|_| !args.list) else { return list(context) };
+    let sets: Vec<(String, String)> = args.set.iter().map(|text| pair(text)).collect::<Outcome<_>>()?;
+    let text = templates::new_from_template(&args.template, &sets)?;
+    write(file, &text, args.replace)?;
+    let said = format!("wrote {}; run it with `pflpipe run {}`\n", file.display(), file.display());
+    context.show(&Text { text: said, json: json!({"file": file, "template": args.template}), quiet: String::new() })?;
+    Ok(0)
+}
+
+fn list(context: &mut Context<'_>) -> Reply {
+    let all = templates::template_names();
+    context.show(&Listing {
+        header: vec!["template", "what"],
+        rows: all.iter().map(|(name, doc)| vec![(*name).to_owned(), (*doc).to_owned()]).collect(),
+        note: String::new(),
+        json: all.iter().map(|(name, doc)| json!({"name": name, "doc": doc})).collect(),
+        key: 0,
+    })?;
+    Ok(0)
+}
+
+fn pair(text: &str) -> Outcome<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
+        _ => Err(Fault::usage(format!("`--set {text}` lacks a `=`")).help("write `--set name=value`")),
+    }
+}
+
+fn write(file: &Path, text: &str, replace: bool) -> Outcome<()> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    let options = if replace { options.create(true).truncate(true) } else { options.create_new(true) };
+    let mut out = options.open(file).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Fault::storage(format!("`{}` exists already", file.display())).help("choose another name, or replace it with `--replace`")
+        }
+        _ => Fault::io("create", file, &e),
+    })?;
+    out.write_all(text.as_bytes()).map_err(|e| Fault::io("write", file, &e))
+}

@@ -1,0 +1,34 @@
+//! Ctrl-C and SIGTERM: the first lets stages checkpoint and stop, the second ends the program now.
+//!
+//! It knows only the [`Interrupt`] that it raises.
+
+use super::message::say;
+use crate::exec::Interrupt;
+
+/// Raises the interrupt at every signal from now on.
+#[cfg(unix)]
+pub(super) fn watch(interrupt: &Interrupt) {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let interrupt = interrupt.clone();
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else {
+        // Without handlers a signal kills at once, which loses at most the work since the last checkpoint.
+        return;
+    };
+    let work = move || {
+        for signal in signals.forever() {
+            interrupt.raise(signal == SIGTERM);
+            if interrupt.level() == 1 {
+                say(&"stopping: running stages write a checkpoint first; once more stops at once");
+                continue;
+            }
+            // The scheduler sees it in a moment and says how far the run came. Whatever else the program is at, it ends.
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            std::process::exit(i32::from(interrupt.kind().exit_code()));
+        }
+    };
+    let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(work);
+}
+
+/// Elsewhere Ctrl-C keeps its meaning: the program ends, and the next run continues from the last checkpoints.
+#[cfg(not(unix))]
+pub(super) fn watch(_: &Interrupt) {}

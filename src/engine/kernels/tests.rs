@@ -1,0 +1,167 @@
+//! Kernels for this CPU against the same kernels for any CPU, over sizes around the packs' borders.
+
+use super::*;
+use crate::base::random::{Purpose, Stream, below, stream, unit};
+use crate::engine::simd::dispatch;
+use pulp::{Scalar, WithSimd};
+
+fn noise(rng: &mut Stream, len: usize) -> Vec<f64> {
+    let mut values: Vec<f64> = (0..len).map(|_| 2.0 * unit(rng) - 1.0).collect();
+    // What lies in the slack must not matter.
+    values.resize(len + SLACK, 1e30);
+    values
+}
+
+fn close(what: &str, a: &[f64], b: &[f64]) {
+    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+        assert!((a - b).abs() < 1e-9, "{what} {i}: {a} or {b}");
+    }
+}
+
+/// Runs with the CPU's own instructions or with none.
+fn run<K: WithSimd>(portable: bool, kernel: K) -> K::Output {
+    if portable { kernel.with_simd(Scalar) } else { dispatch(kernel) }
+}
+
+#[test]
+fn dense_layers_agree_on_every_path() {
+    let mut rng = stream(1, Purpose::Noise, 0, 0, 0);
+    for outputs in 1..70 {
+        let (rows, inputs) = (1 + below(&mut rng, 13) as usize, 1 + below(&mut rng, 70) as usize);
+        let (x, weight) = (noise(&mut rng, rows * inputs), noise(&mut rng, inputs * outputs));
+        let (bias, d_y) = (noise(&mut rng, outputs), noise(&mut rng, rows * outputs));
+        let result = |portable: bool| {
+            let (mut y, mut d_x) = (vec![0.0; rows * outputs + SLACK], vec![0.0; rows * inputs]);
+            let (mut d_weight, mut d_bias) = (vec![0.5; inputs * outputs], vec![0.5; outputs]);
+            run(
+                portable,
+                LinearForward {
+                    rows,
+                    inputs,
+                    outputs,
+                    x: &x,
+                    weight: &weight[..inputs * outputs],
+                    bias: Some(&bias[..outputs]),
+                    relu: outputs % 2 == 0,
+                    y: &mut y,
+                    packed: &mut Vec::new(),
+                    padded: &mut Vec::new(),
+                },
+            );
+            run(
+                portable,
+                LinearBackward {
+                    rows,
+                    inputs,
+                    outputs,
+                    x: &x,
+                    weight: &weight[..inputs * outputs],
+                    d_y: &d_y,
+                    d_weight: Some(&mut d_weight),
+                    d_bias: Some(&mut d_bias),
+                    d_x: Some(&mut d_x),
+                    packed: &mut Vec::new(),
+                    padded: &mut Vec::new(),
+                    wide: &mut Vec::new(),
+                },
+            );
+            y.truncate(rows * outputs);
+            [y, d_x, d_weight, d_bias].concat()
+        };
+        close(&format!("{rows}x{inputs}x{outputs}"), &result(true), &result(false));
+    }
+}
+
+#[test]
+fn convolutions_agree_on_every_path() {
+    let mut rng = stream(2, Purpose::Noise, 0, 0, 0);
+    let mut pick = |low: usize, high: usize| low + below(&mut rng, (high - low + 1) as u64) as usize;
+    let mut shapes = Vec::new();
+    for out in 1..70 {
+        let (kernel, padding) = ((pick(1, 5), pick(1, 5)), (pick(0, 2), pick(0, 2)));
+        let (height, width, channels) = (pick(kernel.0 + 1, 11), pick(kernel.1 + 1, 11), pick(1, 20));
+        let stride = (pick(1, 2), pick(1, 2));
+        let out_height = (height + 2 * padding.0 - kernel.0) / stride.0 + 1;
+        let out_width = (width + 2 * padding.1 - kernel.1) / stride.1 + 1;
+        let conv = Conv { channels, height, width, out, kernel, stride, padding, out_height, out_width };
+        let size = (pick(1, out_height.min(3)), pick(1, out_width.min(3)));
+        let step = (pick(1, 2), pick(1, 2));
+        let window = (out % 3 > 0).then(|| Window {
+            kernel: size,
+            stride: step,
+            out_height: (out_height - size.0) / step.0 + 1,
+            out_width: (out_width - size.1) / step.1 + 1,
+            ..Window::single(out, out_height, out_width)
+        });
+        shapes.push((conv, window, pick(1, 4)));
+    }
+    for (conv, window, rows) in shapes {
+        let outputs = rows * window.map_or(conv.positions(), |w| w.out_height * w.out_width) * conv.out;
+        let x = noise(&mut rng, rows * conv.padded_len());
+        let (weight, bias) = (noise(&mut rng, conv.out * conv.patch()), noise(&mut rng, conv.out));
+        let (weight, bias) = (&weight[..conv.out * conv.patch()], &bias[..conv.out]);
+        let d_out = noise(&mut rng, outputs);
+        let result = |portable: bool| {
+            let (mut out, mut picks) = (vec![0.0; outputs + SLACK], vec![0; outputs]);
+            run(
+                portable,
+                ConvForward {
+                    conv,
+                    window,
+                    relu: conv.out % 2 == 0,
+                    rows,
+                    x: &x,
+                    weight,
+                    bias: Some(bias),
+                    out: &mut out,
+                    picks: &mut picks,
+                    packed: &mut Vec::new(),
+                    padded_bias: &mut Vec::new(),
+                    plane: &mut Vec::new(),
+                },
+            );
+            let (mut d_weight, mut d_bias, mut d_x) = (vec![0.5; weight.len()], vec![0.5; conv.out], Vec::new());
+            run(
+                portable,
+                ConvBackward {
+                    conv,
+                    window,
+                    rows,
+                    x: &x,
+                    weight,
+                    d_out: &d_out,
+                    picks: &picks,
+                    d_weight: Some(&mut d_weight),
+                    d_bias: Some(&mut d_bias),
+                    d_x: Some(&mut d_x),
+                    entries: &mut Entries::default(),
+                    packed: &mut Vec::new(),
+                },
+            );
+            out.truncate(outputs);
+            d_x.truncate(rows * conv.padded_len());
+            [out, d_x, d_weight, d_bias].concat()
+        };
+        close(&format!("{conv:?} {window:?}"), &result(true), &result(false));
+    }
+}
+
+#[test]
+fn an_update_agrees_on_every_path() {
+    let mut rng = stream(3, Purpose::Noise, 0, 0, 0);
+    for len in [1, 7, 8, 127, 128, 300] {
+        let (params, gradient, reference) = (noise(&mut rng, len), noise(&mut rng, len), noise(&mut rng, len));
+        let result = |portable: bool| {
+            let mut params = params[..len].to_vec();
+            let terms = [Term::Proximal(0.3, &reference[..len]), Term::Decay(0.1), Term::Add(&reference[..len])];
+            run(portable, Update { params: &mut params, gradient: &gradient[..len], lr: 0.5, terms: &terms });
+            params
+        };
+        close("update", &result(true), &result(false));
+        let by_hand = |i: usize| {
+            let p = params[i];
+            p - 0.5 * (gradient[i] + 0.3 * (p - reference[i]) + 0.1 * p + reference[i])
+        };
+        close("by hand", &result(false), &(0..len).map(by_hand).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,127 @@
+//! One attempt from beginning to end, the same for every executor: lease, look again, run, publish.
+//!
+//! It knows one task and one store; who asked for it, and on which thread or machine, is not its business.
+
+use super::executor::{Finish, Order, Say};
+use super::interrupt::Stop;
+use super::panics;
+use crate::base::text;
+use crate::base::threads::{Budget, Permit};
+use crate::base::{Fault, FaultKind, Outcome};
+use crate::stage::task::{Host, Outputs, Report, Runner};
+use crate::store::{Failure, LogWriter, Published, Record, Store};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Where attempts run.
+#[derive(Clone, Copy)]
+pub struct Site<'a> {
+    /// The store.
+    pub store: &'a Store,
+    /// What runs the stages.
+    pub runner: &'a dyn Runner,
+    /// The budget of threads.
+    pub budget: &'a Budget,
+    /// The folders with original data sets.
+    pub data_dirs: &'a [PathBuf],
+}
+
+/// Runs one attempt to its end. `say` hears that it started and what the stage reports.
+///
+/// # Errors
+/// The stage's fault (also recorded as a failed attempt), a storage fault, or `Interrupted` when it was asked to stop.
+pub fn perform(order: &Order, site: &Site<'_>, stop: &Stop, say: &(dyn Fn(Say) + Sync)) -> Outcome<Finish> {
+    let task = &order.task;
+    let Some(_lease) = site.store.try_lease(&task.key)? else {
+        return Ok(Finish::Busy);
+    };
+    // Between the scheduler's look and the lease, somebody may have finished the same key.
+    if !order.force
+        && let Some(outputs) = site.store.lookup(&task.key)
+    {
+        return Ok(Finish::Hit { outputs });
+    }
+    // A stage on another device leaves the CPU to others most of the time.
+    let _permit: Option<Permit> = (task.device == super::CPU).then(|| site.budget.acquire());
+    if stop.raised() {
+        return Err(Fault::new(FaultKind::Interrupted, "stopped before it started"));
+    }
+    let (attempt, log) = site.store.begin_attempt(&task.key)?;
+    let mut record = Record::new(task.key, &task.kind, &order.stage, Outputs::new());
+    log.line(&format!("{} attempt {attempt} in run {} on {}, device {}", task.label, order.run, record.host.name, task.device));
+    say(Say::Started { attempt });
+
+    let host = StageHost { site: *site, log, stop, say };
+    let clock = Instant::now();
+    let outcome = panics::caught(|| site.runner.run(task, &host));
+    let wall_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let outcome = outcome.and_then(|outputs| {
+        record.label.clone_from(&task.label);
+        record.coords.clone_from(&order.coords);
+        record.manifest.clone_from(&order.manifest);
+        record.outputs = outputs;
+        (record.lineage, record.extent) = (order.lineage, order.extent);
+        record.run.clone_from(&order.run);
+        (record.wall_ms, record.attempt) = (wall_ms, attempt);
+        record.measure_memory();
+        let published = site.store.publish(&record)?;
+        Ok(match published {
+            Published::Differs { first, names, .. } => Finish::Done { outputs: first, wall_ms, differs: names },
+            Published::New | Published::Same => Finish::Done { outputs: record.outputs.clone(), wall_ms, differs: Vec::new() },
+        })
+    });
+    match &outcome {
+        Ok(_) => {
+            site.store.drop_checkpoint(&task.key);
+            host.log.line(&format!("done after {}", text::duration(clock.elapsed().as_secs_f64())));
+        }
+        Err(fault) if matches!(fault.kind, FaultKind::Interrupted | FaultKind::Terminated) => {
+            host.log.line(&format!("stopped after {}: {fault}", text::duration(clock.elapsed().as_secs_f64())));
+        }
+        Err(fault) => {
+            host.log.line(&format!("failed after {}: {fault}", text::duration(clock.elapsed().as_secs_f64())));
+            let failure = Failure {
+                key: task.key,
+                attempt,
+                label: task.label.clone(),
+                run: order.run.clone(),
+                started: record.started.clone(),
+                wall_ms,
+                fault: fault.clone(),
+            };
+            // The fault itself matters more than that it could not be written down.
+            if let Err(second) = site.store.failure(&failure) {
+                host.log.line(&format!("cannot record the failure: {second}"));
+            }
+        }
+    }
+    outcome
+}
+
+struct StageHost<'a> {
+    site: Site<'a>,
+    log: LogWriter,
+    stop: &'a Stop,
+    say: &'a (dyn Fn(Say) + Sync),
+}
+
+impl Host for StageHost<'_> {
+    fn store(&self) -> &Store {
+        self.site.store
+    }
+    fn budget(&self) -> &Budget {
+        self.site.budget
+    }
+    fn data_dirs(&self) -> &[PathBuf] {
+        self.site.data_dirs
+    }
+    fn report(&self, report: Report) {
+        if let Report::Log { warning, line } = &report {
+            self.log.line(&if *warning { format!("warning: {line}") } else { line.clone() });
+        }
+        (self.say)(Say::Report { report });
+    }
+    fn stopping(&self) -> bool {
+        self.stop.raised()
+    }
+}

@@ -1,0 +1,36 @@
+//! The multi-layer perceptron: dense layers with ReLUs, then the head.
+//!
+//! PFLlib's DNN ends with a log-softmax; cross-entropy of logits is the same loss, so there is none here.
+
+use super::Fields;
+use crate::base::Outcome;
+use crate::engine::{Layer, Network, Shape};
+use crate::spec::catalog::{Field, Type, Variant};
+use serde_json::json;
+
+pub(super) fn variant() -> Variant {
+    Variant {
+        name: "mlp",
+        doc: "Dense layers with ReLUs on the flattened input, then the head.",
+        revision: 1,
+        fields: vec![
+            Field::with(
+                "hidden",
+                Type::List(Box::new(Type::at_least(1))),
+                json!([100]),
+                "Units of each hidden layer; the last is the number of features.",
+            )
+            .from("", "PFLlib DNN"),
+        ],
+    }
+}
+
+pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {
+    let mut layers = vec![Layer::Flatten];
+    for (index, &units) in fields.sizes("hidden")?.iter().enumerate() {
+        layers.extend([Layer::linear(&format!("fc{}", index + 1), units), Layer::Relu]);
+    }
+    let head = layers.len();
+    layers.push(Layer::linear("fc", classes));
+    Network::build(shape, layers, head)
+}

@@ -1,0 +1,20 @@
+//! A data set: read from its original files, checked, stored once for all stages.
+
+use super::task::{Host, Outputs, Task};
+use super::{outputs, tag};
+use crate::base::Outcome;
+use crate::data;
+
+/// Outputs `info` (description), `samples` and `labels`.
+pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
+    let parts = data::load(tag(task, "name")?, &task.params, host.data_dirs())?.to_parts();
+    outputs(host, [("info", &parts.info), ("samples", &parts.samples), ("labels", &parts.labels)])
+}
+
+/// The data set behind a tree of its three outputs.
+pub(super) fn load(host: &dyn Host, tree: &Outputs) -> Outcome<data::Dataset> {
+    let object =
+        |name: &str| tree.get(name).copied().ok_or_else(|| crate::base::Fault::storage(format!("the stored data set has no `{name}`")));
+    let store = host.store();
+    data::Dataset::from_parts(&store.read(&object("info")?)?, store.shared(&object("samples")?)?, &store.read(&object("labels")?)?)
+}

@@ -1,0 +1,145 @@
+//! A training: the simulation of one algorithm on one partition and one model.
+
+use super::task::{Host, Outputs, Report, Task};
+use super::{dataset, input, model};
+use crate::algorithms::Algorithms;
+use crate::base::fault::Placed;
+use crate::base::{Fault, ObjectRef, Outcome};
+use crate::data::partition::Partition;
+use crate::fl::checkpoint::Snapshot;
+use crate::fl::round::Monitor;
+use crate::fl::{History, Seeded, Settings, World};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Outputs `metrics` (the history as JSON), `model` (the global model) and `checkpoint` (the state after the last round as a tree).
+pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outcome<Outputs> {
+    if task.device != "cpu" {
+        return Err(Fault::device(format!("trainings do not run on `{}`", task.device)).help("use `--device cpu`"));
+    }
+    let store = host.store();
+    let stored_model = store.read(&input(task, "model", "model")?)?;
+    let initial = model::load(&stored_model).at(|| "model")?;
+    let data = dataset::load(host, &store.tree(&input(task, "partition", "data")?)?).at(|| "data set")?;
+    let (shape, expected) = (data.shape(), initial.net.input());
+    if (shape.channels, shape.height, shape.width) != (expected.channels, expected.height, expected.width)
+        || data.classes() != initial.net.classes()
+    {
+        return Err(Fault::stage("the model was made for another data set than the partition")
+            .help("give the model and the partition the same `data`"));
+    }
+    let partition = Partition::from_bytes(&store.read(&input(task, "partition", "clients")?)?).at(|| "partition")?;
+    partition.fits(data.len(), data.classes())?;
+    let (settings, algorithm_params) = settings(&task.params)?;
+    let algorithm = algorithms.build(&algorithm_params)?;
+    let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
+    let world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
+
+    let mut monitor = StageMonitor { task, host, saved: Instant::now(), objects: Vec::new(), may_extend: !algorithm.horizon() };
+    let simulated = algorithm.simulate(&world, &mut monitor)?;
+
+    let metrics = serde_json::to_vec(&simulated.history).map_err(|e| Fault::internal(format!("the history has no JSON form: {e}")))?;
+    let mut outputs = super::outputs(host, [("metrics", &metrics), ("model", &model::rewrite(&simulated.global, &stored_model)?)])?;
+    outputs.insert("checkpoint".to_owned(), store.put_tree(&put_parts(host, &simulated.last)?)?);
+    store.drop_checkpoint(&task.key);
+    Ok(outputs)
+}
+
+/// The simulation's settings and the algorithm's parameters among the stage's parameters.
+fn settings(params: &Map<String, Value>) -> Outcome<(Settings, Map<String, Value>)> {
+    let mut params = params.clone();
+    let algorithm = match params.remove("algorithm") {
+        Some(Value::Object(algorithm)) => algorithm,
+        other => return Err(Fault::internal(format!("the task's algorithm is {other:?}"))),
+    };
+    for slot in ["partition", "model"] {
+        params.remove(slot);
+    }
+    let seed = params.remove("seed").unwrap_or_else(|| 0.into());
+    for name in ["batch_seed", "sampling_seed"] {
+        params.entry(name).or_insert_with(|| seed.clone());
+    }
+    let settings = serde_json::from_value(Value::Object(params)).map_err(|e| Fault::internal(format!("the task's settings: {e}")))?;
+    Ok((settings, algorithm))
+}
+
+fn put_parts(host: &dyn Host, snapshot: &Snapshot) -> Outcome<BTreeMap<String, ObjectRef>> {
+    snapshot.parts.iter().map(|(name, bytes)| Ok((name.clone(), host.store().put(bytes)?))).collect()
+}
+
+/// Reports progress, keeps checkpoints in the store, and finds the one to continue from.
+struct StageMonitor<'a> {
+    task: &'a Task,
+    host: &'a dyn Host,
+    saved: Instant,
+    /// The objects of the checkpoint before the next.
+    objects: Vec<ObjectRef>,
+    may_extend: bool,
+}
+
+impl StageMonitor<'_> {
+    fn log(&self, warning: bool, line: String) {
+        self.host.report(Report::Log { warning, line });
+    }
+    fn read(&self, tree: &BTreeMap<String, ObjectRef>) -> Outcome<Snapshot> {
+        Snapshot::of(tree.iter().map(|(name, object)| Ok((name.clone(), self.host.store().read(object)?))).collect::<Outcome<_>>()?)
+    }
+    /// The checkpoint of this very stage, if one was left behind.
+    fn own(&self) -> Option<Outcome<Snapshot>> {
+        let manifest = self.host.store().load_checkpoint(&self.task.key)?;
+        let tree = serde_json::from_slice(&manifest).map_err(|e| Fault::storage(format!("the checkpoint's manifest is damaged: {e}")));
+        Some(tree.and_then(|tree| self.read(&tree)))
+    }
+    /// The last state of a run with fewer rounds, if this one may continue it.
+    fn shorter(&self) -> Option<Outcome<Snapshot>> {
+        let object = self.task.shorter.as_ref().filter(|_| self.may_extend)?.get("checkpoint")?;
+        Some(self.host.store().tree(object).and_then(|tree| self.read(&tree)))
+    }
+}
+
+impl Monitor for StageMonitor<'_> {
+    fn resume(&mut self) -> Outcome<Option<Snapshot>> {
+        // A checkpoint that cannot be read costs time, never the result: the stage starts from an older one or from its beginning.
+        for found in [self.own(), self.shorter()].into_iter().flatten() {
+            match found {
+                Ok(snapshot) => {
+                    self.log(false, format!("continues after round {}", snapshot.round));
+                    return Ok(Some(snapshot));
+                }
+                Err(fault) => self.log(true, format!("{fault}; it is not used")),
+            }
+        }
+        Ok(None)
+    }
+    fn progress(&mut self, done: u64, total: u64, history: &History) {
+        let mut values = BTreeMap::new();
+        for metric in ["test_accuracy", "train_loss"] {
+            if let Some((_, value)) = history.series(metric).last() {
+                values.insert(metric.to_owned(), *value);
+            }
+        }
+        self.host.report(Report::Progress { done, total, values });
+    }
+    fn checkpoint_due(&mut self) -> bool {
+        self.saved.elapsed() >= Duration::from_secs_f64(self.task.checkpoint_seconds.clamp(0.0, 1e9))
+    }
+    fn save(&mut self, snapshot: Snapshot) -> Outcome<()> {
+        let tree = put_parts(self.host, &snapshot)?;
+        let manifest = serde_json::to_vec(&tree).map_err(|e| Fault::internal(format!("a checkpoint has no JSON form: {e}")))?;
+        let objects: Vec<ObjectRef> = tree.values().copied().collect();
+        self.host.store().save_checkpoint(&self.task.key, &manifest, &objects)?;
+        let outdated: Vec<ObjectRef> = self.objects.iter().filter(|old| !objects.contains(old)).copied().collect();
+        self.host.store().retire(&outdated);
+        self.objects = objects;
+        self.saved = Instant::now();
+        Ok(())
+    }
+    fn stopping(&self) -> bool {
+        self.host.stopping()
+    }
+    fn note(&mut self, line: &str) {
+        self.log(true, line.to_owned());
+    }
+}
