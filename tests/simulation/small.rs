@@ -26,9 +26,17 @@ pub struct Case {
     pub threads: usize,
 }
 
-/// Every algorithm of the registry with its default hyper-parameters.
+/// Every algorithm of the registry with its default hyper-parameters, in both variants where there are two.
 pub fn every() -> Vec<Case> {
-    registry().iter().map(|entry| case(entry.description.name, json!({}))).collect()
+    let mut cases = Vec::new();
+    for description in registry().iter().map(|entry| &entry.description) {
+        if description.fields.iter().any(|field| field.name == "variant") {
+            cases.extend(["pfllib", "paper"].map(|variant| case(description.name, json!({"variant": variant}))));
+        } else {
+            cases.push(case(description.name, json!({})));
+        }
+    }
+    cases
 }
 
 /// One algorithm with some hyper-parameters changed.
