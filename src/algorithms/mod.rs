@@ -4,13 +4,22 @@
 //! [`Algorithms::with`].
 
 mod ditto;
+mod fedala;
+mod fedas;
 mod fedavg;
 mod fedbn;
+mod fedcross;
+mod feddbe;
+mod fedgen;
+mod fedkd;
+mod fedpac;
 mod fedper;
 mod fedprox;
 mod fedrep;
 mod local;
+mod perfedavg;
 mod scaffold;
+mod shared;
 
 use crate::base::{Fault, Outcome};
 use crate::fl::{Algorithm, Description, Simulation};
@@ -36,12 +45,20 @@ pub fn all() -> Algorithms {
     Algorithms(vec![
         entry::<fedavg::FedAvg>(),
         entry::<local::Local>(),
+        entry::<perfedavg::PerFedAvg>(),
         entry::<fedprox::FedProx>(),
         entry::<scaffold::Scaffold>(),
         entry::<ditto::Ditto>(),
         entry::<fedper::FedPer>(),
         entry::<fedrep::FedRep>(),
         entry::<fedbn::FedBn>(),
+        entry::<fedgen::FedGen>(),
+        entry::<fedala::FedAla>(),
+        entry::<fedpac::FedPac>(),
+        entry::<fedkd::FedKd>(),
+        entry::<feddbe::FedDbe>(),
+        entry::<fedas::FedAs>(),
+        entry::<fedcross::FedCross>(),
     ])
 }
 

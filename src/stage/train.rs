@@ -23,10 +23,7 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     let stored_model = store.read(&input(task, "model", "model")?)?;
     let initial = model::load(&stored_model).at(|| "model")?;
     let data = dataset::load(host, &store.tree(&input(task, "partition", "data")?)?).at(|| "data set")?;
-    let (shape, expected) = (data.shape(), initial.net.input());
-    if (shape.channels, shape.height, shape.width) != (expected.channels, expected.height, expected.width)
-        || data.classes() != initial.net.classes()
-    {
+    if (data.shape(), data.classes()) != (initial.net.input(), initial.net.classes()) {
         return Err(Fault::stage("the model was made for another data set than the partition")
             .help("give the model and the partition the same `data`"));
     }

@@ -25,7 +25,6 @@ pub struct Run {
     #[serde(default)]
     pub send: Vec<Value>,
     pub input_scale: f32,
-    pub snapshots: Vec<String>,
     pub alias: BTreeMap<String, String>,
 }
 
