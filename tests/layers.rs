@@ -13,7 +13,7 @@ const BELOW: [(&str, &[&str]); 14] = [
     ("spec", &["base"]),
     ("plan", &["spec", "base"]),
     ("engine", &["base"]),
-    ("data", &["base", "spec::catalog"]),
+    ("data", &["engine", "base", "spec::catalog"]),
     ("models", &["engine", "base", "spec::catalog"]),
     ("fl", &["models", "data", "engine", "base", "spec::catalog"]),
     ("algorithms", &["fl", "models", "data", "engine", "base", "spec::catalog"]),
