@@ -4,13 +4,16 @@
 //! [`Algorithms::with`].
 
 mod ditto;
+mod fd;
 mod fedavg;
 mod fedbn;
 mod fedper;
+mod fedproto;
 mod fedprox;
 mod fedrep;
 mod local;
 mod scaffold;
+mod shared;
 
 use crate::base::{Fault, Outcome};
 use crate::fl::{Algorithm, Description, Simulation};
@@ -42,6 +45,8 @@ pub fn all() -> Algorithms {
         entry::<fedper::FedPer>(),
         entry::<fedrep::FedRep>(),
         entry::<fedbn::FedBn>(),
+        entry::<fedproto::FedProto>(),
+        entry::<fd::Fd>(),
     ])
 }
 

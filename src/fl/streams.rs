@@ -3,6 +3,7 @@
 //! Every answer depends on the seed, the purpose, the client, the round and the pass alone, never on what was asked before. Tests
 //! that replay a reference bring their own answers.
 
+use crate::base::Digest;
 use crate::base::random::{Purpose, below, shuffle, stream, unit};
 use rand_distr::{Distribution, StandardNormal};
 
@@ -33,6 +34,15 @@ pub enum NoiseKind {
     Gumbel,
 }
 
+/// The distribution of the start of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Law {
+    /// Uniform in plus or minus this bound.
+    Uniform(f32),
+    /// Normal around 0 with this standard deviation.
+    Normal(f32),
+}
+
 /// The questions.
 pub trait Streams: Send + Sync {
     /// The ordered cohort of a round: distinct ids below `clients`, at least `least` and at most `most` of them, the number drawn
@@ -53,16 +63,19 @@ pub trait Streams: Send + Sync {
     fn noise(&self, at: Moment, kind: NoiseKind, out: &mut [f32]);
     /// `count` draws below `bound` that mark the slow clients, with or without replacement.
     fn slow(&self, sender: bool, count: usize, bound: usize, replacement: bool) -> Vec<usize>;
+    /// The start of a parameter of an algorithm's own module, in torch's order; equal names get equal values.
+    fn initial(&self, name: &str, law: Law, out: &mut [f32]);
     /// A uniform number in [0, 1) for the simulated clock and the shortened epochs of slow clients.
     fn delay(&self, at: Moment) -> f64;
 }
 
-/// ChaCha8 streams of two seeds: one for sampling (cohorts, drops, slow clients), one for batches, labels and noise.
+/// ChaCha8 streams of two seeds: one for sampling (cohorts, drops, slow clients), one for batches, labels, noise and the start of
+/// algorithms' own modules.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeded {
     /// Seed of cohorts, drops and slow clients.
     pub sampling: u64,
-    /// Seed of batch orders, labels and noise.
+    /// Seed of batch orders, labels, noise and the start of algorithms' own modules.
     pub batches: u64,
 }
 
@@ -113,6 +126,20 @@ impl Streams for Seeded {
         ids.truncate(count);
         ids
     }
+    fn initial(&self, name: &str, law: Law, out: &mut [f32]) {
+        let name = Digest::of(name.as_bytes());
+        let name = name.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let mut rng = stream(self.batches, Purpose::Initialisation, 0, 0, name);
+        for v in out {
+            *v = match law {
+                Law::Uniform(bound) => ((2.0 * unit(&mut rng) - 1.0) * f64::from(bound)) as f32,
+                Law::Normal(deviation) => {
+                    let v: f32 = StandardNormal.sample(&mut rng);
+                    v * deviation
+                }
+            };
+        }
+    }
     fn delay(&self, at: Moment) -> f64 {
         unit(&mut stream(self.sampling, Purpose::Stragglers, at.client, at.round + 1, at.pass))
     }
@@ -146,6 +173,18 @@ mod tests {
         slow.sort_unstable();
         slow.dedup();
         assert_eq!(slow.len(), 10);
+    }
+
+    #[test]
+    fn the_start_of_a_parameter_depends_on_its_name_alone() {
+        let start = |name| {
+            let mut out = [0.0; 50];
+            STREAMS.initial(name, Law::Uniform(0.5), &mut out);
+            out
+        };
+        assert_eq!(start("fc.weight"), start("fc.weight"));
+        assert_ne!(start("fc.weight"), start("fc.bias"));
+        assert!(start("fc.weight").iter().all(|v| v.abs() <= 0.5));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use super::clock::Clock;
 use super::settings::Settings;
-use super::streams::Streams;
+use super::streams::{Law, Streams};
+use crate::base::random::{Purpose, stream};
 use crate::base::threads::Budget;
 use crate::base::{Fault, Outcome};
 use crate::data::Dataset;
@@ -37,6 +38,8 @@ pub struct Worker {
     pub(super) engine: Engine<f32>,
     pub(super) grads: Vec<Vec<f32>>,
     pub(super) d_logits: Vec<f32>,
+    /// What a module sees in place of a batch.
+    pub(super) zeros: Vec<f32>,
     pub(super) batch: super::batch::Batch,
 }
 
@@ -92,6 +95,24 @@ impl World {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         self.initial.net.layout()
+    }
+    /// A model of an algorithm's own network with torch's default start. Equal names start equally, at every client.
+    ///
+    /// Weights and biases are uniform in plus or minus 1 / sqrt(inputs of one output); normalisations start as the identity.
+    #[must_use]
+    pub fn module(&self, name: &str, net: Arc<Network>) -> Model {
+        let mut model = Model::init(net.clone(), &mut stream(0, Purpose::Initialisation, 0, 0, 0));
+        let mut bound = 0.0;
+        for entry in net.layout().entries.iter().filter(|entry| !entry.norm) {
+            // A bias follows its weight and has the same bound.
+            if entry.shape.len() > 1 {
+                bound = 1.0 / (entry.shape[1..].iter().product::<usize>() as f32).sqrt();
+            }
+            let mut values = vec![0.0; entry.range.len()];
+            self.streams.initial(&format!("{name}.{}", entry.name), Law::Uniform(bound), &mut values);
+            net.layout().import(&mut model.params, entry, &values).expect("there are as many values as the entry has");
+        }
+        model
     }
     /// The samples of a client; new clients follow the others.
     #[must_use]

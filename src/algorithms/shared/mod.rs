@@ -1,0 +1,9 @@
+//! What several algorithms need, one subject a file.
+
+pub(super) mod distillation;
+pub(super) mod flat;
+pub(super) mod heads;
+pub(super) mod labels;
+pub(super) mod newcomers;
+pub(super) mod prototypes;
+pub(super) mod variant;
