@@ -1,5 +1,6 @@
 //! FedProto: clients exchange class prototypes (mean features) instead of weights, and classify by the nearest one.
 
+use super::shared::flat::squared_distance;
 use super::shared::newcomers;
 use super::shared::prototypes::{Prototypes, Sums};
 use super::shared::variant::Variant;
@@ -62,8 +63,10 @@ impl Algorithm for FedProto {
                           Nothing is predicted before the first prototypes arrive",
             fields: vec![
                 Variant::field("pfllib"),
-                Field::with("lambda", Type::non_negative(), 10.0, "Weight of the alignment of features with prototypes.")
-                    .from("lambda", "PFLlib's author for this form of the loss (FedTGP issue 3, HtFLlib); the FedProto code's default is 1"),
+                Field::with("lambda", Type::non_negative(), 10.0, "Weight of the alignment of features with prototypes.").from(
+                    "lambda",
+                    "PFLlib's author for this form of the loss (FedTGP issue 3, HtFLlib); the FedProto code's default is 1",
+                ),
                 Field::optional("weighted", Type::Bool, "Whether a client counts by its samples of the class instead of once."),
                 Field::optional(
                     "collect",
@@ -121,13 +124,7 @@ impl Algorithm for FedProto {
         Ok(client.state.clone())
     }
 
-    fn aggregate(
-        &self,
-        _: &mut Trainer<'_>,
-        server: &mut Server<Known>,
-        uploads: &[Uploaded<Known>],
-        _: &Aggregation<'_>,
-    ) -> Outcome<()> {
+    fn aggregate(&self, _: &mut Trainer<'_>, server: &mut Server<Known>, uploads: &[Uploaded<Known>], _: &Aggregation<'_>) -> Outcome<()> {
         let weighted = self.variant.pick(self.weighted, false, true);
         server.state.0 = Prototypes::mean_of(uploads.iter().map(|upload| &upload.extra.0), weighted);
         Ok(())
@@ -151,7 +148,7 @@ impl Algorithm for FedProto {
         let mut scores = vec![f32::NEG_INFINITY; batch.rows() * classes];
         for (row, scores) in features.chunks_exact(width).zip(scores.chunks_exact_mut(classes)) {
             for own in known.iter() {
-                scores[own.class] = -row.iter().zip(&own.mean).map(|(f, p)| (f - p) * (f - p)).sum::<f32>() / width as f32;
+                scores[own.class] = -(squared_distance(row, &own.mean) / width as f64) as f32;
             }
         }
         Ok(scores)

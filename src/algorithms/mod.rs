@@ -7,11 +7,21 @@ mod ditto;
 mod fd;
 mod fedavg;
 mod fedbn;
+mod fedcp;
+mod fedgh;
+mod fedlc;
+mod fedntd;
+mod fedpcl;
 mod fedper;
 mod fedproto;
 mod fedprox;
 mod fedrep;
+mod fedrod;
+mod fml;
+mod gpfl;
 mod local;
+mod moon;
+mod pflda;
 mod scaffold;
 mod shared;
 
@@ -45,8 +55,18 @@ pub fn all() -> Algorithms {
         entry::<fedper::FedPer>(),
         entry::<fedrep::FedRep>(),
         entry::<fedbn::FedBn>(),
+        entry::<fedrod::FedRod>(),
         entry::<fedproto::FedProto>(),
+        entry::<moon::Moon>(),
         entry::<fd::Fd>(),
+        entry::<fml::Fml>(),
+        entry::<fedpcl::FedPcl>(),
+        entry::<fedcp::FedCp>(),
+        entry::<gpfl::Gpfl>(),
+        entry::<fedntd::FedNtd>(),
+        entry::<fedgh::FedGh>(),
+        entry::<pflda::PflDa>(),
+        entry::<fedlc::FedLc>(),
     ])
 }
 

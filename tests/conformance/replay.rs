@@ -180,8 +180,7 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
         if owner == "model" || mapping::left_out(&run.algorithm, name) || name.ends_with("][1]") || name.ends_with("][2]") {
             continue;
         }
-        let end = rest.find(['.', '[']).unwrap_or(rest.len());
-        let (attribute, item) = rest.split_at(end);
+        let (attribute, item) = mapping::attribute(&run.algorithm, rest);
         let client = owner.strip_prefix("client").and_then(|c| c.parse::<usize>().ok());
         let source = mapping::source(&run.algorithm, client.is_none(), attribute).ok_or_else(|| format!("`{rest}` is not mapped"))?;
         let (leaves, leaf) = match source {
@@ -241,7 +240,9 @@ fn product(fixture: &Fixture, name: &str) -> Option<Tensor> {
     let (u, s, v) = (u?, s?, v?);
     let [rank, columns] = *v.shape.last_chunk()?;
     let mut values = Vec::new();
-    for ((u, s), v) in u.values.chunks(u.values.len() * rank / s.values.len()).zip(s.values.chunks(rank)).zip(v.values.chunks(rank * columns)) {
+    for ((u, s), v) in
+        u.values.chunks(u.values.len() * rank / s.values.len()).zip(s.values.chunks(rank)).zip(v.values.chunks(rank * columns))
+    {
         for row in u.chunks(rank) {
             values.extend((0..columns).map(|c| (0..rank).map(|k| row[k] * s[k] * v[k * columns + c]).sum::<f32>()));
         }
