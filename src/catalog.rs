@@ -3,12 +3,7 @@
 use crate::algorithms::Algorithms;
 use crate::fl::history::METRICS;
 use crate::spec::catalog::{Bound, Catalog, Field, Shape, StageKind, Type, Variant};
-use crate::{data, models};
-
-/// Raised when the round loop, the sampling or the evaluation changes a result.
-pub const SIMULATION: u32 = 1;
-/// Raised when the engine's arithmetic changes a result.
-pub const NUMERICS: u32 = 1;
+use crate::{data, engine, fl, models};
 
 /// The selectors of `value: stage.metric.selector`.
 pub const SELECTORS: &[&str] = &["best", "last"];
@@ -157,7 +152,7 @@ fn train(algorithms: &Algorithms) -> StageKind {
     StageKind {
         name: "train",
         doc: "Simulates the training of one algorithm.",
-        revision: SIMULATION * 1000 + NUMERICS,
+        revision: fl::REVISION * 1000 + engine::REVISION,
         shape: Shape::of(fields),
         outputs: &["metrics", "model", "checkpoint"],
         extends: Some("rounds"),
@@ -191,4 +186,28 @@ fn optimizer() -> Shape {
             },
         ],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fl::Settings;
+    use crate::spec::catalog::Default as FieldDefault;
+    use serde_json::{Map, Value, json};
+
+    #[test]
+    fn the_defaults_of_a_training_are_those_of_the_simulation() {
+        let train = train(&crate::algorithms::all());
+        let mut params: Map<String, Value> = Map::new();
+        for field in train.shape.fields {
+            if let FieldDefault::Is(value) = field.default {
+                params.insert(field.name.to_owned(), value);
+            }
+        }
+        params.remove("seed");
+        assert_eq!(params.remove("optimizer"), Some(json!("sgd")));
+        params.insert("rounds".to_owned(), json!(1));
+        let settings: Settings = serde_json::from_value(Value::Object(params)).expect("every default fits");
+        assert_eq!(settings, Settings::default());
+    }
 }

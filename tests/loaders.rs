@@ -105,7 +105,7 @@ fn optdigits_needs_no_files() {
 fn mnist_and_fashion_mnist_are_the_published_ones() {
     let Some(dir) = originals("mnist", "MNIST") else { return };
     let data = get("mnist", json!({}), &dir).expect("the original files");
-    assert_eq!((data.len(), data.original_train(), data.shape().values()), (70_000, 60_000, 784));
+    assert_eq!((data.len(), data.original_train(), data.shape().numel()), (70_000, 60_000, 784));
     assert_eq!(counts(&data), [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]);
     let (mean, sd) = moments(&data);
     assert!((mean - 0.1307).abs() < 5e-5 && (sd - 0.3081).abs() < 5e-5, "{mean} {sd}");

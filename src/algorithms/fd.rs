@@ -2,7 +2,7 @@
 
 use super::shared::distillation::soft_cross_entropy;
 use super::shared::newcomers;
-use super::shared::prototypes::{Prototypes, Sums};
+use super::shared::prototypes::{ClassMeans, Prototypes};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::loss::softmax;
@@ -60,7 +60,7 @@ impl State for Own {
 
 impl Fd {
     fn target(&self) -> Target {
-        self.variant.pick(self.target, Target::Raw, Target::Softmax)
+        self.variant.choose(self.target, Target::Raw, Target::Softmax)
     }
 }
 
@@ -85,7 +85,7 @@ impl Algorithm for Fd {
                           softmax, without the client's own. The augmentation (FAug) is not implemented, as in PFLlib. Lost uploads are \
                           lost here, where PFLlib ignores its drop rate for this method",
             fields: vec![
-                Variant::field("paper"),
+                Variant::Paper.field(),
                 Field::with("lambda", Type::non_negative(), 1.0, "Weight of the distillation.").from("gamma", "HtFLlib's script"),
                 Field::optional(
                     "target",
@@ -133,7 +133,7 @@ impl Algorithm for Fd {
     }
 
     fn local_update(&self, trainer: &mut Trainer<'_>, server: &Server<Outputs>, client: &mut Client<Own>) -> Outcome<()> {
-        let mut met = Sums::default();
+        let mut met = ClassMeans::default();
         let objective = self.objective(server, &client.state);
         trainer.descend_watched(&mut client.model, &objective, |trainer, model, batch| {
             let features = trainer.features(0).to_vec();
@@ -165,7 +165,7 @@ impl Algorithm for Fd {
     }
 
     fn distribute(&self, arena: &mut Arena<'_, Self>, uploads: &[Uploaded<Outputs>]) -> Outcome<()> {
-        if self.variant.pick(self.leave_one_out, false, true) {
+        if self.variant.choose(self.leave_one_out, false, true) {
             arena.clients.iter_mut().for_each(|client| client.state.others = None);
             for upload in uploads {
                 arena.clients[upload.client].state.others = Some(arena.server.state.0.without(&upload.extra.0));

@@ -1,10 +1,10 @@
 //! FedLC: FedAvg whose clients train on logits that label counts calibrate.
 
-use super::shared::labels::{counts, counts_met, shifted_cross_entropy};
+use super::shared::calibration::shifted_cross_entropy;
+use super::shared::classes::counts;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
-use crate::fl::arena::Arena;
-use crate::fl::{Algorithm, Client, Description, Item, Objective, Server, State, Trainer, Visitor, Who};
+use crate::fl::{Algorithm, Client, Description, Item, Objective, Server, State, Trainer, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 
@@ -37,7 +37,7 @@ impl State for Samples {
 
 impl FedLc {
     fn counts(&self) -> Counts {
-        self.variant.pick(self.counts, Counts::Global, Counts::Own)
+        self.variant.choose(self.counts, Counts::Global, Counts::Own)
     }
     /// What is added to the logits: -tau n_k^(-1/4), minus infinity for a class without samples.
     fn shift(&self, samples: &[f32]) -> Vec<f32> {
@@ -65,7 +65,7 @@ impl Algorithm for FedLc {
                           formula leaves the label out of the softmax's sum, which makes its loss unbounded below; here it is in, as in \
                           PFLlib and in other implementations",
             fields: vec![
-                Variant::field("paper"),
+                Variant::Paper.field(),
                 Field::with("tau", Type::non_negative(), 1.0, "Strength of the calibration.").from("tau", "FL-bench"),
                 Field::optional(
                     "counts",
@@ -80,17 +80,11 @@ impl Algorithm for FedLc {
         }
     }
 
-    fn prepare(&self, arena: &mut Arena<'_, Self>) -> Outcome<()> {
-        let ids = arena.ids(Who::All);
-        let all = self.counts() == Counts::Global;
-        let by_client = arena.each(&ids, |trainer, _, client| {
-            client.state.0 = if all { counts_met(trainer)? } else { counts(trainer) };
-            Ok(client.state.0.clone())
-        })?;
-        let sum = &mut arena.server.state.0;
-        sum.resize(arena.world.network().classes(), 0.0);
-        for counts in by_client {
-            sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    fn setup(&self, world: &World, server: &mut Server<Samples>, clients: &mut [Client<Samples>]) -> Outcome<()> {
+        server.state.0 = vec![0.0; world.data.classes()];
+        for client in clients {
+            client.state.0 = counts(world, client.id, self.counts() == Counts::Global);
+            server.state.0.iter_mut().zip(&client.state.0).for_each(|(sum, count)| *sum += count);
         }
         Ok(())
     }

@@ -82,7 +82,7 @@ fn normalise(row: &mut [f32]) -> f32 {
 impl FedPcl {
     /// The prototypes that stand for the labels 0, 1, 2 ...; a label without one does not take part.
     fn columns<'a>(&self, set: &'a Prototypes, classes: usize) -> Vec<Option<&'a [f32]>> {
-        match self.variant.pick(self.columns, Columns::Insertion, Columns::Class) {
+        match self.variant.choose(self.columns, Columns::Insertion, Columns::Class) {
             Columns::Insertion => set.iter().map(|own| Some(&own.mean[..])).collect(),
             Columns::Class => (0..classes).map(|class| set.get(class)).collect(),
         }
@@ -152,7 +152,7 @@ impl Algorithm for FedPcl {
                           are exchanged, and stops when a class is missing in a round: the default is `class`, and a sample whose class has \
                           no prototype is left out. The drop rate acts here, where PFLlib ignores it for this method",
             fields: vec![
-                Variant::field("paper"),
+                Variant::Paper.field(),
                 Field::with("tau", Type::positive(), 0.07, "Temperature of the contrast.").from("tau", "the authors' losses.py"),
                 Field::optional(
                     "columns",

@@ -2,7 +2,7 @@
 
 use super::shared::flat::squared_distance;
 use super::shared::newcomers;
-use super::shared::prototypes::{Prototypes, Sums};
+use super::shared::prototypes::{ClassMeans, Prototypes, alignment};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::cross_entropy;
@@ -62,7 +62,7 @@ impl Algorithm for FedProto {
                           features, not a distance. Lost uploads are lost here, where PFLlib ignores its drop rate for this method. \
                           Nothing is predicted before the first prototypes arrive",
             fields: vec![
-                Variant::field("pfllib"),
+                Variant::Pfllib.field(),
                 Field::with("lambda", Type::non_negative(), 10.0, "Weight of the alignment of features with prototypes.").from(
                     "lambda",
                     "PFLlib's author for this form of the loss (FedTGP issue 3, HtFLlib); the FedProto code's default is 1",
@@ -103,13 +103,13 @@ impl Algorithm for FedProto {
         if known.is_empty() {
             return Objective::CrossEntropy;
         }
-        Objective::custom(|graph, labels| Ok(cross_entropy(graph.logits(), labels) + known.alignment(graph, labels) * self.lambda))
+        Objective::custom(|graph, labels| Ok(cross_entropy(graph.logits(), labels) + alignment(graph, labels, known, self.lambda)))
     }
 
     fn local_update(&self, trainer: &mut Trainer<'_>, server: &Server<Known>, client: &mut Client<Known>) -> Outcome<()> {
         let objective = self.objective(server, &server.state);
-        let mut met = Sums::default();
-        let after = self.variant.pick(self.collect, Collect::During, Collect::After) == Collect::After;
+        let mut met = ClassMeans::default();
+        let after = self.variant.choose(self.collect, Collect::During, Collect::After) == Collect::After;
         trainer.descend_watched(&mut client.model, &objective, |trainer, _, batch| {
             if !after {
                 met.add(trainer.features(0), &batch.y);
@@ -125,7 +125,7 @@ impl Algorithm for FedProto {
     }
 
     fn aggregate(&self, _: &mut Trainer<'_>, server: &mut Server<Known>, uploads: &[Uploaded<Known>], _: &Aggregation<'_>) -> Outcome<()> {
-        let weighted = self.variant.pick(self.weighted, false, true);
+        let weighted = self.variant.choose(self.weighted, false, true);
         server.state.0 = Prototypes::mean_of(uploads.iter().map(|upload| &upload.extra.0), weighted);
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! FedRoD: one base, a generic head that learns from a balanced loss, and a personal head that learns what is left.
 
+use super::shared::calibration::shifted_cross_entropy;
+use super::shared::classes::counts;
 use super::shared::heads;
-use super::shared::labels::{counts, counts_met, shifted_cross_entropy};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::{StepTape, constant, cross_entropy};
 use crate::engine::{Model, Parts};
-use crate::fl::arena::Arena;
-use crate::fl::{Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Visitor, Who, World};
+use crate::fl::{Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::{HasShape, PutTape};
 use serde::Deserialize;
@@ -63,7 +63,7 @@ impl Algorithm for FedRod {
                           paper's hyper-network for the personal head is not in PFLlib and not here. New clients are tested with the \
                           generic head; PFLlib adds a personal head that was never trained",
             fields: vec![
-                Variant::field("pfllib"),
+                Variant::Pfllib.field(),
                 Field::optional(
                     "counts",
                     Type::Choice(&[
@@ -80,17 +80,10 @@ impl Algorithm for FedRod {
 
     fn setup(&self, world: &World, _: &mut Server<()>, clients: &mut [Client<Own>]) -> Outcome<()> {
         let head = heads::alone(&world.initial)?;
-        clients.iter_mut().for_each(|client| client.state.head = Some(head.clone()));
-        Ok(())
-    }
-
-    fn prepare(&self, arena: &mut Arena<'_, Self>) -> Outcome<()> {
-        let ids = arena.ids(Who::All);
-        let full = self.variant.pick(self.counts, Counts::DropLast, Counts::Full) == Counts::Full;
-        arena.each(&ids, |trainer, _, client| {
-            client.state.counts = if full { counts(trainer) } else { counts_met(trainer)? };
-            Ok(())
-        })?;
+        let batches = self.variant.choose(self.counts, Counts::DropLast, Counts::Full) == Counts::DropLast;
+        for client in clients {
+            client.state = Own { head: Some(head.clone()), counts: counts(world, client.id, batches) };
+        }
         Ok(())
     }
 
@@ -127,11 +120,10 @@ impl Algorithm for FedRod {
     /// z + q_c(f); the generic predictor is z alone.
     fn scores(&self, view: usize, trainer: &mut Trainer<'_>, _: &Server<()>, client: &Client<Own>, batch: &mut Batch) -> Outcome<Vec<f32>> {
         let (features, mut logits) = trainer.forward(&mut Model { training: false, ..client.model.clone() }, batch)?;
-        if view + 1 == self.views().len() {
-            if let Some(head) = &client.state.head {
-                let residual = trainer.head(head, &features, batch.rows());
-                logits.iter_mut().zip(residual).for_each(|(z, r)| *z += r);
-            }
+        let personal = client.state.head.as_ref().filter(|_| view + 1 == self.views().len());
+        if let Some(head) = personal {
+            let residual = trainer.head(head, &features, batch.rows());
+            logits.iter_mut().zip(residual).for_each(|(z, r)| *z += r);
         }
         Ok(logits)
     }

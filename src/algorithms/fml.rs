@@ -59,10 +59,10 @@ impl Fml {
         }
         let mut teacher = peer.logits().softmax::<Axis<1>>();
         let (rows, classes) = *teacher.shape();
-        if self.variant.pick(self.peer, Peer::Learns, Peer::Fixed) == Peer::Fixed {
+        if self.variant.choose(self.peer, Peer::Learns, Peer::Fixed) == Peer::Fixed {
             teacher = Leaf::new(teacher.as_vec(), rows, classes).traced();
         }
-        let count = match self.variant.pick(self.divergence, Divergence::Elements, Divergence::Rows) {
+        let count = match self.variant.choose(self.divergence, Divergence::Elements, Divergence::Rows) {
             Divergence::Elements => rows * classes,
             Divergence::Rows => rows,
         };
@@ -97,7 +97,7 @@ impl Algorithm for Fml {
                           (`divergence: elements`); its defaults alpha = 1 and beta = 0 take cross-entropy from the meme and \
                           distillation from the personal loss. New clients fine-tune the meme; PFLlib leaves it unused for them",
             fields: vec![
-                Variant::field("pfllib"),
+                Variant::Pfllib.field(),
                 Field::with("alpha", Type::fraction(), 0.5, "Share of cross-entropy in the personal loss.")
                     .from("alpha", "HtFLlib's script"),
                 Field::with("beta", Type::fraction(), 0.5, "Share of cross-entropy in the meme's loss.").from("beta", "HtFLlib's script"),

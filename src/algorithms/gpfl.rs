@@ -1,6 +1,6 @@
 //! GPFL: a conditional valve lets each client draw global and personal information from the same features.
 
-use super::shared::labels::{counts, counts_met};
+use super::shared::classes::counts;
 use super::shared::newcomers;
 use super::shared::normed::{Norm, Normed, repeat, twice};
 use super::shared::variant::Variant;
@@ -152,7 +152,7 @@ impl Gpfl {
             (graphs[0].features() * gain + repeat(offset, &vec![which; rows])).relu()
         };
         let personal = cross_entropy(graphs[0].head(route(0, gain, offset)), labels);
-        let magnitude = self.variant.pick(self.magnitude, Magnitude::Norm, Magnitude::Squared);
+        let magnitude = self.variant.choose(self.magnitude, Magnitude::Norm, Magnitude::Squared);
         let generic = route(1, gain2, offset2);
         Ok(personal + guidance(generic, &step.embeddings, step.received, labels, self.lambda, magnitude))
     }
@@ -203,7 +203,7 @@ impl Algorithm for Gpfl {
                           PFLlib. PFLlib's defaults make the guidance 100 times too strong and switch the decay off; its decay of the \
                           learning rate leaves the modules out, here it acts on all",
             fields: vec![
-                Variant::field("pfllib"),
+                Variant::Pfllib.field(),
                 Field::with("lambda", Type::non_negative(), 0.01, "Weight of the magnitude-level guidance.")
                     .from("lambda", "the authors' script for CNN and MLP; 0.0001 for ResNet-18 and fastText"),
                 Field::with("mu", Type::non_negative(), 0.1, "Weight decay of embeddings and valve.")
@@ -244,23 +244,15 @@ impl Algorithm for Gpfl {
         let valve = Some(Valve { gamma: network("gamma")?, beta: network("beta")? });
         server.state = Modules { before: embeddings.clone(), embeddings, valve };
         for client in clients {
-            (client.state.generic, client.state.personal) = (vec![0.0; width], vec![0.0; width]);
-        }
-        Ok(())
-    }
-
-    fn prepare(&self, arena: &mut Arena<'_, Self>) -> Outcome<()> {
-        let ids = arena.ids(Who::All);
-        arena.each(&ids, |trainer, _, client| {
-            let mut shares = counts_met(trainer)?;
+            let mut shares = counts(world, client.id, true);
             if shares.iter().all(|n| *n == 0.0) {
-                shares = counts(trainer);
+                shares = counts(world, client.id, false);
             }
-            let total: f32 = shares.iter().sum();
-            shares.iter_mut().for_each(|n| *n /= total.max(1.0));
-            client.state.shares = shares;
-            Ok(())
-        })?;
+            let total = shares.iter().sum::<f32>().max(1.0);
+            shares.iter_mut().for_each(|n| *n /= total);
+            let zero = vec![0.0; width];
+            client.state = Own { generic: zero.clone(), personal: zero, shares, ..Own::default() };
+        }
         Ok(())
     }
 

@@ -5,12 +5,19 @@
 
 mod ditto;
 mod fd;
+mod fedala;
+mod fedas;
 mod fedavg;
 mod fedbn;
 mod fedcp;
+mod fedcross;
+mod feddbe;
+mod fedgen;
 mod fedgh;
+mod fedkd;
 mod fedlc;
 mod fedntd;
+mod fedpac;
 mod fedpcl;
 mod fedper;
 mod fedproto;
@@ -21,6 +28,7 @@ mod fml;
 mod gpfl;
 mod local;
 mod moon;
+mod perfedavg;
 mod pflda;
 mod scaffold;
 mod shared;
@@ -49,6 +57,7 @@ pub fn all() -> Algorithms {
     Algorithms(vec![
         entry::<fedavg::FedAvg>(),
         entry::<local::Local>(),
+        entry::<perfedavg::PerFedAvg>(),
         entry::<fedprox::FedProx>(),
         entry::<scaffold::Scaffold>(),
         entry::<ditto::Ditto>(),
@@ -58,15 +67,22 @@ pub fn all() -> Algorithms {
         entry::<fedrod::FedRod>(),
         entry::<fedproto::FedProto>(),
         entry::<moon::Moon>(),
+        entry::<fedgen::FedGen>(),
         entry::<fd::Fd>(),
+        entry::<fedala::FedAla>(),
+        entry::<fedpac::FedPac>(),
         entry::<fml::Fml>(),
+        entry::<fedkd::FedKd>(),
         entry::<fedpcl::FedPcl>(),
         entry::<fedcp::FedCp>(),
         entry::<gpfl::Gpfl>(),
         entry::<fedntd::FedNtd>(),
         entry::<fedgh::FedGh>(),
+        entry::<feddbe::FedDbe>(),
         entry::<pflda::PflDa>(),
         entry::<fedlc::FedLc>(),
+        entry::<fedas::FedAs>(),
+        entry::<fedcross::FedCross>(),
     ])
 }
 

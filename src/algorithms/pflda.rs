@@ -60,7 +60,7 @@ impl Algorithm for PflDa {
             differences: "in PFLlib the norm carries no gradient, so that lambda has no effect (`variant: pfllib`); by default it does. New \
                           clients start from the initial base and the global head; PFLlib leaves the global head unused for them",
             fields: vec![
-                Variant::field("paper"),
+                Variant::Paper.field(),
                 Field::with("lambda", Type::non_negative(), 0.1, "Length of the pull of the personal to the global head.").from(
                     "lambda",
                     "no published value: the norm is not squared, so its gradient has this length everywhere; small against cross-entropy's",
@@ -97,7 +97,7 @@ impl Algorithm for PflDa {
         let Client { model, state: Copied(Some(head)), .. } = client else { return Ok(()) };
         model.training = true;
         let range = model.net.layout().head();
-        let pulls = self.variant.pick(self.pull, false, true);
+        let pulls = self.variant.choose(self.pull, false, true);
         let mut optimiser = trainer.optimiser();
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {

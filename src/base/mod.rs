@@ -5,6 +5,7 @@
 pub mod canon;
 pub mod digest;
 pub mod fault;
+pub mod numerics;
 pub mod random;
 pub mod text;
 pub mod threads;

@@ -5,7 +5,7 @@
 use super::context::Context;
 use super::load::{self, Project};
 use super::progress;
-use super::{signals, target};
+use super::target;
 use crate::base::threads::Budget;
 use crate::base::{Digest, Fault, FaultKind, Outcome};
 use crate::exec::{
@@ -52,16 +52,14 @@ pub(super) struct Ran {
     pub(super) labels: Vec<String>,
 }
 
-/// Runs the plan.
+/// Runs the plan until `interrupt` is raised.
 ///
 /// # Errors
 /// A fault when nothing could be started. What fails later is in the summary.
-pub(super) fn run(project: &Project, options: &Options, store: &Store, context: &Context<'_>) -> Outcome<Ran> {
+pub(super) fn run(project: &Project, options: &Options, store: &Store, interrupt: &Interrupt, context: &Context<'_>) -> Outcome<Ran> {
     let forced = forced(&project.plan, &options.force)?;
     let jobs = jobs(&project.plan, options, &forced);
     let trace = options.trace.as_deref().map(create).transpose()?;
-    let interrupt = Interrupt::new();
-    signals::watch(&interrupt);
     let budget = Budget::new(options.jobs);
     let executor: Box<dyn Executor> = if options.processes {
         // What the workers may use together is what one process would.
@@ -74,15 +72,8 @@ pub(super) fn run(project: &Project, options: &Options, store: &Store, context: 
         Settings { slots: options.jobs, devices: devices(), keep_going: options.keep_going, strict: options.strict, ..Settings::default() };
     let history = store.begin_run(&start(project))?;
     let planner = FromPlan { plan: &project.plan, checkpoint: options.checkpoint };
-    let schedule = Schedule {
-        jobs: &jobs,
-        planner: &planner,
-        store,
-        executor: &*executor,
-        settings: &settings,
-        interrupt: &interrupt,
-        history: Some(&history),
-    };
+    let schedule =
+        Schedule { jobs: &jobs, planner: &planner, store, executor: &*executor, settings: &settings, interrupt, history: Some(&history) };
     let id = history.id().to_owned();
     let mut progress = progress::of(context.terminal, &jobs, options.jobs);
     let outcome = schedule.run(&mut |event: &Event| progress.event(event));

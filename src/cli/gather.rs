@@ -79,33 +79,29 @@ pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: O
 }
 
 fn table(plan: &Plan, layout: &Layout, found: &[Found], histories: &HashMap<Digest, Option<History>>) -> Table {
-    let extra = uncovered(plan, layout);
-    let row_axes: Vec<&str> = layout.rows.iter().chain(&extra).map(String::as_str).collect();
     let same_stage = layout.values.windows(2).all(|pair| pair[0].stage == pair[1].stage);
     let mut entries = Vec::new();
     let mut seen = HashSet::new();
     for cell in &layout.cells {
         let coords = plan.coords(*cell);
-        let row = if row_axes.is_empty() { "all".to_owned() } else { label(&coords, &row_axes, layout.rows.len()) };
-        let columns: Vec<&str> = layout.columns.iter().map(String::as_str).collect();
-        let over: Vec<&str> = layout.over.iter().map(String::as_str).collect();
+        let row = if layout.rows.is_empty() { "all".to_owned() } else { label(&coords, &layout.rows) };
         for (quantity, value) in layout.values.iter().enumerate() {
             let Some(node) = plan.node_for(*cell, &value.stage) else { continue };
-            let mut column = label(&coords, &columns, columns.len());
-            if columns.is_empty() || layout.values.len() > 1 {
+            let mut column = label(&coords, &layout.columns);
+            if layout.columns.is_empty() || layout.values.len() > 1 {
                 let stage = if same_stage { String::new() } else { format!("{}.", value.stage) };
                 let name = format!("{stage}{}.{}", value.metric, value.selector);
-                column = if columns.is_empty() { name } else { format!("{column} {name}") };
+                column = if layout.columns.is_empty() { name } else { format!("{column} {name}") };
             }
             // A stage that does not read the `over` axis is one sample, however many cells it stands in.
             if !seen.insert((row.clone(), column.clone(), quantity, node)) {
                 continue;
             }
             let sample = sample(found, node, histories, &value.metric, &value.selector);
-            entries.push(Entry { row: row.clone(), column, quantity, over: label(&coords, &over, over.len()), sample });
+            entries.push(Entry { row: row.clone(), column, quantity, over: label(&coords, &layout.over), sample });
         }
     }
-    Table::build(heading(layout, &row_axes), entries)
+    Table::build(heading(layout), entries)
 }
 
 fn sample(found: &[Found], node: NodeId, histories: &HashMap<Digest, Option<History>>, metric: &str, selector: &str) -> Sample {
@@ -120,7 +116,7 @@ fn sample(found: &[Found], node: NodeId, histories: &HashMap<Digest, Option<Hist
     }
 }
 
-fn heading(layout: &Layout, row_axes: &[&str]) -> Heading {
+fn heading(layout: &Layout) -> Heading {
     let quantity = |value: &crate::spec::tables::Measure| Quantity {
         label: format!("{}.{}.{}", value.stage, value.metric, value.selector),
         measure: match (pick::measure(&value.metric), layout.percent) {
@@ -138,36 +134,17 @@ fn heading(layout: &Layout, row_axes: &[&str]) -> Heading {
     Heading {
         name: layout.name.clone(),
         title: layout.title.clone().unwrap_or_default(),
-        row_axis: row_axes.join(", "),
+        row_axis: layout.rows.join(", "),
         column_axis: layout.columns.join(", "),
         over: layout.over.join(", "),
         quantities: layout.values.iter().map(quantity).collect(),
     }
 }
 
-/// Axes that the shown stages depend on, that vary, and that the table does not name. They become part of the row labels: a mean
-/// over an axis that nobody asked for would look like a result.
-fn uncovered(plan: &Plan, layout: &Layout) -> Vec<String> {
-    let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for cell in &layout.cells {
-        for node in layout.values.iter().filter_map(|value| plan.node_for(*cell, &value.stage)) {
-            for (axis, value) in &plan.node(node).coords {
-                values.entry(axis).or_default().insert(short(value));
-            }
-        }
-    }
-    let named: BTreeSet<&str> = layout.rows.iter().chain(&layout.columns).chain(&layout.over).map(String::as_str).collect();
-    let loose = |axis: &str| !named.contains(axis) && values.get(axis).is_some_and(|values| values.len() > 1);
-    plan.axes.iter().map(|axis| axis.name.clone()).filter(|axis| loose(axis)).collect()
-}
-
-/// The values of some axes: the first `bare` ones alone, further ones with their names; `-` where a cell lacks an axis.
-fn label(coords: &BTreeMap<&str, &Value>, axes: &[&str], bare: usize) -> String {
-    let part = |(n, axis): (usize, &&str)| {
-        let value = coords.get(axis).map_or_else(|| "-".to_owned(), |value| short(value));
-        if n < bare { value } else { format!("{axis}={value}") }
-    };
-    axes.iter().enumerate().map(part).collect::<Vec<_>>().join(", ")
+/// The values of some axes, `-` where a cell lacks one: an axis of `when` is only in some cells.
+fn label(coords: &BTreeMap<&str, &Value>, axes: &[String]) -> String {
+    let value = |axis: &String| coords.get(axis.as_str()).map_or_else(|| "-".to_owned(), |value| short(value));
+    axes.iter().map(value).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -176,10 +153,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn axes_beyond_those_of_the_table_are_named_in_the_label() {
+    fn labels_are_short_values() {
         let (algorithm, seed) = (json!({"name": "ditto", "mu": 0.1}), json!(3));
         let coords = BTreeMap::from([("algorithm", &algorithm), ("seed", &seed)]);
-        assert_eq!(label(&coords, &["algorithm", "seed"], 1), "ditto(mu=0.1), seed=3");
-        assert_eq!(label(&coords, &["alpha"], 1), "-");
+        let axes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(label(&coords, &axes(&["algorithm", "seed"])), "ditto(mu=0.1), 3");
+        assert_eq!(label(&coords, &axes(&["alpha"])), "-");
     }
 }

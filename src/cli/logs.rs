@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::output::Verbatim;
 use super::target::Target;
-use super::{Reply, status};
+use super::{Reply, runs, status};
 use crate::base::text::{count, quoted};
 use crate::base::{Digest, Fault, Outcome};
 use crate::store::Store;
@@ -28,12 +28,12 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let store = context.needed_store()?;
-    let runs = match &args.run {
+    let chosen = match &args.run {
         Some(id) => vec![status::find(&store, id)?],
-        None => store.runs(),
+        None => runs::newest_first(&store),
     };
     let target = Target::parse(&args.stage);
-    for info in runs {
+    for info in chosen {
         let found = keys(&store, &info.id, &target);
         match found.len() {
             0 => {}

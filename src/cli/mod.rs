@@ -1,7 +1,7 @@
 //! The command line: one file a command, and nothing else in the crate prints.
 //!
-//! Results go to standard output through [`output`], everything else to standard error through [`message`] and [`progress`].
-//! A command returns its exit code or a [`Stop`]; which code a fault has is decided in [`crate::base::FaultKind::exit_code`] alone.
+//! Results go to standard output through `output`, everything else to standard error through `message` and `progress`.
+//! A command returns its exit code or a `Stop`; which code a fault has is decided in [`crate::base::FaultKind::exit_code`] alone.
 
 mod algorithms;
 mod args;

@@ -8,10 +8,12 @@ use super::output::{Answer, columns};
 use super::{Reply, drive};
 use crate::base::text::count;
 use crate::base::{FaultKind, Outcome};
+use crate::plan::Node;
 use crate::plan::{Decision, Plan, decide, decide::describe};
 use crate::table::Look;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 /// Say what a run would do and why: cached, run, or maybe (known only when the stage before it has run).
 #[derive(Debug, clap::Args)]
@@ -42,7 +44,9 @@ pub(super) fn show(project: &Project, force: &[String], all: bool, context: &mut
     let store = context.existing_store()?;
     let forced = drive::forced(&project.plan, force)?;
     let memory = Memory::of(store.as_ref());
-    let decisions = decide(&project.plan, &memory, &|id| forced[id.index()]);
+    let nodes = project.plan.nodes.iter().zip(&forced);
+    let forced: HashSet<*const Node> = nodes.filter(|(_, forced)| **forced).map(|(node, _)| std::ptr::from_ref(node)).collect();
+    let decisions = decide(&project.plan, &memory, &|node| forced.contains(&std::ptr::from_ref(node)));
     if let Some(store) = &store {
         context.pass_warnings(store);
     }

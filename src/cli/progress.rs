@@ -69,7 +69,8 @@ impl Progress for Lines<'_> {
                 }
             }
             Event::Done { label, wall_ms, .. } => {
-                let eta = self.tracker.eta(Instant::now()).map(|eta| format!(", ETA {}", duration(eta))).unwrap_or_default();
+                let eta = self.tracker.eta(Instant::now()).filter(|eta| *eta >= 1.0);
+                let eta = eta.map(|eta| format!(", ETA {}", duration(eta))).unwrap_or_default();
                 say(&format!("{} done {label} in {}{eta}", self.tracker.place(), duration(*wall_ms as f64 / 1e3)));
             }
             other => remarks(self.terminal, other, &|line| say(&line)),

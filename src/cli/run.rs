@@ -2,11 +2,13 @@
 
 use super::args::{PipelineArgs, duration};
 use super::context::Context;
+use super::load::Project;
 use super::output::Answer;
-use super::{Reply, drive, gather, load, plan};
+use super::{Reply, drive, gather, load, plan, signals};
 use crate::base::text::count;
 use crate::base::{Fault, Outcome};
-use crate::exec::State;
+use crate::exec::{Interrupt, State, Summary};
+use crate::store::Store;
 use crate::table::{Look, Table, format};
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -69,6 +71,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     if args.dry_run {
         return plan::show(&project, &args.force, false, context).map(|_| 0);
     }
+    let interrupt = Interrupt::new();
+    signals::watch(&interrupt);
     let store = context.store()?;
     let jobs = args.jobs.map_or_else(cores, usize::from);
     let options = drive::Options {
@@ -82,12 +86,20 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         trace: args.trace.clone(),
         strict: args.strict,
     };
-    let ran = drive::run(&project, &options, &store, context)?;
+    let ran = drive::run(&project, &options, &store, &interrupt, context)?;
     let summary = &ran.summary;
     context.pass_warnings(&store);
     failures(&ran, context);
     context.terminal.note(drive::summed_up(summary));
 
+    let stopped = summary.fault();
+    // Whoever stops a run wants the prompt back; the table of what is there is a command away.
+    let tables = if summary.interrupted.is_some() { Vec::new() } else { tables(&project, summary, &store)? };
+    context.show(&Ended { ran: &ran, tables, fault: stopped.clone() })?;
+    Ok(stopped.map_or(0, |fault| fault.kind.exit_code()))
+}
+
+fn tables(project: &Project, summary: &Summary, store: &Store) -> Outcome<Vec<Table>> {
     let found: Vec<gather::Found> = summary
         .states
         .iter()
@@ -99,10 +111,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         })
         .collect();
     let layouts: Vec<_> = project.plan.tables.iter().collect();
-    let tables = gather::tables(&project.plan, &layouts, &found, Some(&store))?;
-    let stopped = summary.fault();
-    context.show(&Ended { ran: &ran, tables, fault: stopped.clone() })?;
-    Ok(stopped.map_or(0, |fault| fault.kind.exit_code()))
+    gather::tables(&project.plan, &layouts, &found, Some(store))
 }
 
 /// The cores that this process may use.
@@ -110,22 +119,24 @@ pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Failures that are equal are told once.
+/// Failures that are equal but for the stage are told once.
 fn failures(ran: &drive::Ran, context: &Context<'_>) {
-    let mut told: Vec<(&Fault, &str, usize)> = Vec::new();
+    let mut told: Vec<(Fault, &str, usize)> = Vec::new();
     for (job, fault) in &ran.summary.faults {
+        let (mut fault, label) = (fault.clone(), ran.labels[*job].as_str());
+        // Some faults name their stage already.
+        fault.at.retain(|place| place != label);
         match told.iter_mut().find(|(other, ..)| *other == fault) {
             Some((_, _, more)) => *more += 1,
-            None => told.push((fault, &ran.labels[*job], 0)),
+            None => told.push((fault, label, 0)),
         }
     }
-    for (fault, label, more) in told {
+    for (mut fault, label, more) in told {
         let others = if more > 0 { format!(" and {}", count(more, "other stage")) } else { String::new() };
-        let mut fault = fault.clone().at(format!("{label}{others}"));
         if fault.help.is_none() {
             fault.help = Some(format!("`pflpipe logs '{label}'` shows its log"));
         }
-        context.terminal.error(&fault);
+        context.terminal.error(&fault.at(format!("{label}{others}")));
     }
     if let Some(kind) = ran.summary.interrupted {
         let fault = ran.summary.fault().unwrap_or_else(|| Fault::new(kind, "interrupted"));

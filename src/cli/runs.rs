@@ -3,7 +3,7 @@
 use super::Reply;
 use super::context::Context;
 use super::output::Listing;
-use crate::store::{RunInfo, RunStatus};
+use crate::store::{RunInfo, RunStatus, Store};
 use serde_json::json;
 
 /// List the runs in the store, newest first.
@@ -20,7 +20,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
-    let runs = context.existing_store()?.map(|store| store.runs()).unwrap_or_default();
+    let runs = context.existing_store()?.map(|store| newest_first(&store)).unwrap_or_default();
     let chosen: Vec<RunInfo> =
         runs.into_iter().filter(|run| args.pipeline.as_ref().is_none_or(|name| run.pipeline == *name)).take(args.limit).collect();
     let row = |run: &RunInfo| vec![run.id.clone(), run.pipeline.clone(), word(run.status).to_owned(), took(run), counts(run)];
@@ -32,6 +32,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         key: 0,
     })?;
     Ok(0)
+}
+
+/// The runs of a store. Their names carry seconds only; what started within one second is told apart here.
+pub(super) fn newest_first(store: &Store) -> Vec<RunInfo> {
+    let mut runs = store.runs();
+    runs.sort_by(|a, b| b.started.cmp(&a.started));
+    runs
 }
 
 /// The status in a word.

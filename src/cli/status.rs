@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         }
         None => {
             let store = context.needed_store()?;
-            let newest = store.runs().into_iter().next();
+            let newest = runs::newest_first(&store).into_iter().next();
             let info = newest.ok_or_else(|| Fault::storage("there is no run in the store").help("`pflpipe run FILE` starts one"))?;
             of_run(&store, &info, context)
         }

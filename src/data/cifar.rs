@@ -2,7 +2,8 @@
 //!
 //! It does not know the Python version. The planes are put channels-last while reading.
 
-use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling, Shape};
+use super::Shape;
+use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling};
 use super::files::{self, Published, Source};
 use super::parts::{HEADER, with_header};
 use crate::base::{Fault, Outcome, text};

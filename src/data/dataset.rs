@@ -3,28 +3,9 @@
 //! It does not know how it was read, nor which client holds which sample.
 
 use crate::base::{Fault, Outcome};
+use crate::engine::Shape;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// The shape of one sample. Values are stored channels-last: row by row, within a row pixel by pixel, within a pixel channel by channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Shape {
-    /// Channels of a pixel: 1 for gray, 3 for red, green, blue.
-    pub channels: usize,
-    /// Rows.
-    pub height: usize,
-    /// Columns.
-    pub width: usize,
-}
-
-impl Shape {
-    /// The number of values of one sample, saturating.
-    #[must_use]
-    pub fn values(&self) -> usize {
-        self.channels.saturating_mul(self.height).saturating_mul(self.width)
-    }
-}
 
 /// How a stored byte becomes a number: `(byte / divisor - mean) / sd`, each step rounded to `f32`, as torchvision's
 /// `ToTensor` and `Normalize` do it.
@@ -144,15 +125,15 @@ impl Dataset {
         origin: Origin,
     ) -> Outcome<Self> {
         let (bytes, width) = samples.stored();
-        let wanted = shape.values().checked_mul(width).and_then(|size| size.checked_mul(labels.len()));
-        if labels.is_empty() || shape.values() == 0 {
+        let wanted = shape.numel().checked_mul(width).and_then(|size| size.checked_mul(labels.len()));
+        if labels.is_empty() || shape.numel() == 0 {
             return Err(Fault::storage(format!("data set `{name}` is empty")));
         }
         if wanted != Some(bytes.as_slice().len()) || u32::try_from(labels.len()).is_err() || train > labels.len() {
             return Err(Fault::storage(format!(
                 "data set `{name}` has {} labels, {train} of them for training, of {} values each, but {} bytes of samples",
                 labels.len(),
-                shape.values(),
+                shape.numel(),
                 bytes.as_slice().len()
             )));
         }
@@ -216,7 +197,7 @@ impl Dataset {
     /// When an index is not below [`Dataset::len`]; a partition of this data set holds none such
     /// ([`Partition::fits`](super::Partition::fits)).
     pub fn gather(&self, indices: &[u32], out: &mut Vec<f32>) {
-        let values = self.shape.values();
+        let values = self.shape.numel();
         out.clear();
         out.reserve(indices.len() * values);
         match &self.samples {

@@ -3,7 +3,8 @@
 //! It does not know what the pictures show. Format: magic 0x00000803 (bytes, 3 dimensions) with n, height, width for images,
 //! 0x00000801 with n for labels.
 
-use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling, Shape};
+use super::Shape;
+use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling};
 use super::files::{self, GREATEST, Published, Source};
 use super::parts::{HEADER, with_header};
 use crate::base::{Fault, Outcome};
@@ -200,10 +201,10 @@ fn read(name: &str, sources: &[Source], known: &[Published], origin: Origin, req
     if kept > total {
         return Err(Fault::stage(format!("`limit` is {kept}, but data set `{name}` has {total} samples")));
     }
-    bytes.truncate(HEADER + kept * shape.values());
+    bytes.truncate(HEADER + kept * shape.numel());
     labels.truncate(kept);
     let classes = request.classes.unwrap_or_else(|| labels.iter().max().map_or(1, |&most| most as usize + 1));
-    let head = with_header(kept, shape.values());
+    let head = with_header(kept, shape.numel());
     bytes[..HEADER].copy_from_slice(&head[..HEADER]);
     let samples = Samples::bytes(Bytes::new(Arc::new(bytes), HEADER), Scaling::symmetric(255));
     Dataset::new(name, shape, classes, samples, labels, kept.min(train_count as usize), origin)

@@ -12,7 +12,8 @@ pub mod partition;
 mod parts;
 mod registry;
 
-pub use dataset::{Bytes, Dataset, Origin, Samples, Scaling, Shape};
+pub use crate::engine::Shape;
+pub use dataset::{Bytes, Dataset, Origin, Samples, Scaling};
 pub use partition::{Client, Partition};
 pub use parts::Parts;
 pub use registry::{load, variants};

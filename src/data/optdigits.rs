@@ -3,7 +3,8 @@
 //! It needs no files, so that every example and test can run. Text format: 64 values and the class on each line, separated by
 //! commas. License and citation: `assets/optdigits/LICENSE.md`.
 
-use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling, Shape};
+use super::Shape;
+use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling};
 use super::parts::{HEADER, with_header};
 use crate::base::{Fault, Outcome};
 use flate2::read::GzDecoder;

@@ -2,7 +2,8 @@
 //!
 //! The samples keep their bytes as they were read, so that loading costs nothing but the read. It knows nothing of the store itself.
 
-use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling, Shape};
+use super::Shape;
+use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling};
 use crate::base::{Fault, Outcome};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -64,7 +65,7 @@ impl Dataset {
     #[must_use]
     pub fn to_parts(&self) -> Parts {
         let (bytes, width) = self.samples().stored();
-        let head = header(self.len(), self.shape().values() * width);
+        let head = header(self.len(), self.shape().numel() * width);
         let samples = if bytes.whole().len() == HEADER + bytes.as_slice().len() && bytes.whole().starts_with(&head) {
             Arc::clone(bytes.whole())
         } else {
@@ -103,7 +104,7 @@ impl Dataset {
             Storage::U8(_) => 1,
             Storage::F32 => 4,
         };
-        if !samples.starts_with(&header(info.samples, info.shape.values().saturating_mul(width))) {
+        if !samples.starts_with(&header(info.samples, info.shape.numel().saturating_mul(width))) {
             return Err(damaged("its samples have another header than its description says"));
         }
         let labels = read_labels(labels).filter(|labels| labels.len() == info.samples);

@@ -16,9 +16,27 @@ pub mod stock;
 pub mod tape;
 pub mod update;
 
+/// Raised by hand whenever the engine's numbers change by more than their rounding on another class of CPU; it enters the key of
+/// every training.
+pub const REVISION: u32 = 1;
+
 pub use layout::{BufferEntry, Entry, Layout, Part, StateItem};
 pub use model::{Model, Tensor};
 pub use network::{Layer, Network, Shape};
 pub use params::{Buffers, Params};
 pub use real::Real;
 pub use run::{Engine, Parts};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_and_models_move_between_threads() {
+        fn sendable<T: Send>() {}
+        fn shared<T: Send + Sync>() {}
+        sendable::<Engine<f32>>();
+        shared::<Model<f32>>();
+        shared::<Network>();
+    }
+}

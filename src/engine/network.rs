@@ -5,12 +5,15 @@
 use super::kernels::{Conv, Window};
 use super::layout::{BufferEntry, Entry, Layout, Order, Part, StateItem};
 use crate::base::{Fault, Outcome};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// An image of `channels` planes; a plain vector is `(len, 1, 1)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The shape of one sample: an image of `channels` planes, stored channels-last (row by row, within a row pixel by pixel, within a
+/// pixel channel by channel); a plain vector is `(len, 1, 1)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Shape {
-    /// Planes.
+    /// Channels of a pixel: 1 for gray, 3 for red, green, blue.
     pub channels: usize,
     /// Rows.
     pub height: usize,
@@ -24,10 +27,10 @@ impl Shape {
     pub fn vector(len: usize) -> Self {
         Self { channels: len, height: 1, width: 1 }
     }
-    /// Numbers in one sample.
+    /// Numbers in one sample, saturating.
     #[must_use]
     pub fn numel(&self) -> usize {
-        self.channels * self.height * self.width
+        self.channels.saturating_mul(self.height).saturating_mul(self.width)
     }
 }
 

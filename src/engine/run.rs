@@ -218,12 +218,18 @@ impl<F: Real> Engine<F> {
     }
 
     /// Runs the head alone on `rows` rows of features; remembers nothing.
+    ///
+    /// # Panics
+    /// When there are fewer features than rows need.
     pub fn head_forward(&mut self, model: &Model<F>, features: &[F], rows: usize, logits: &mut Vec<F>) {
         self.head.forward(&model.net, &model.params, features, rows, logits);
     }
 
     /// The head alone backward from `d_logits` (rows, classes): adds to `gradient` (flat, as long as the parameters; only the head's
     /// part is touched) and writes `d_features` (rows, features).
+    ///
+    /// # Panics
+    /// When there are fewer features than the rows of `d_logits` need, or the gradient is shorter than the parameters.
     pub fn head_backward(
         &mut self,
         model: &Model<F>,

@@ -206,6 +206,18 @@ impl<D: Device<f32>> Stock<D> {
     }
 }
 
+#[cfg(feature = "cuda")]
+impl Stock<Cuda> {
+    /// A runner on the NVIDIA device of that number.
+    ///
+    /// # Errors
+    /// A device fault when there is no such device or its driver is missing.
+    pub fn on_cuda(ordinal: usize) -> Outcome<Self> {
+        let device = Cuda::try_build(ordinal, 0).map_err(|error| Fault::device(format!("cannot open `cuda:{ordinal}`: {error:?}")))?;
+        Ok(Self::new(device))
+    }
+}
+
 /// (elements, samples) to (samples, elements).
 fn samples(values: Vec<f32>, rows: usize) -> Vec<f32> {
     let len = values.len() / rows;

@@ -40,6 +40,9 @@ impl<'a, F: Real> Correction<'a, F> {
 /// `p -= lr * (gradient + corrections)` over `range`, the corrections applied in the order given.
 ///
 /// Each operation is rounded, but the last product and difference together once, as torch does where the CPU can.
+///
+/// # Panics
+/// When `range` goes beyond the parameters, the gradient or a correction's slice.
 pub fn sgd<F: Real>(params: &mut [F], gradient: &[F], lr: F, range: Range<usize>, corrections: &[Correction<'_, F>]) {
     let terms: Vec<Term<'_, F>> = corrections.iter().map(|correction| correction.term(&range)).collect();
     dispatch(Update { params: &mut params[range.clone()], gradient: &gradient[range], lr, terms: &terms });
@@ -134,7 +137,7 @@ impl<F: Real> Optimiser<F> {
         let len = params.len();
         self.first.resize(len, F::ZERO);
         self.steps += 1;
-        // The corrected gradient: minus an update of zeros at the rate 1 would round once more, so it is built term by term.
+        // Momentum and moments are fed by the corrected gradient, rounded as in `sgd`.
         let mut delta = gradient[range.clone()].to_vec();
         for correction in corrections {
             match correction.term(&range) {

@@ -156,6 +156,7 @@ impl Scheduler<'_, '_> {
             }
             self.evaluate();
             self.check_parked();
+            self.show_history();
             self.dispatch();
             self.check_deadlines();
             self.pass_warnings_on();
@@ -170,12 +171,7 @@ impl Scheduler<'_, '_> {
                         self.hear(message);
                     }
                 }
-                // A pause: whoever watches the run's history sees it now.
-                Err(_) => {
-                    if let Some(run) = with.history {
-                        run.flush();
-                    }
-                }
+                Err(_) => self.show_history(),
             }
         }
     }
@@ -200,6 +196,13 @@ impl Scheduler<'_, '_> {
         };
         self.tell(&Event::End { counts: summary.counts(), wall_ms });
         summary
+    }
+
+    /// Writes the run's events for whoever watches, and for garbage collection, which then leaves what the run found alone.
+    fn show_history(&self) {
+        if let Some(run) = self.with.history {
+            run.flush();
+        }
     }
 
     /// Finds the keys of jobs whose inputs are known: their results are there, or they are ready to run.

@@ -217,6 +217,20 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
         Ok(false)
     }
 
+    /// Work before a client is evaluated (Per-FedAvg adapts a copy of its model). It runs in every round; where the round is not
+    /// `measured`, only what outlasts the evaluation matters.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn before_evaluation(
+        &self,
+        trainer: &mut Trainer<'_>,
+        server: &Server<Self::Server>,
+        client: &mut Client<Self::Client>,
+        measured: bool,
+    ) -> Outcome<()> {
+        Ok(())
+    }
     /// The models that it reports, the headline last.
     fn views(&self) -> &'static [&'static str] {
         &["model"]
@@ -242,6 +256,26 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     /// Whether the AUC of a view is taken on softmax probabilities instead of raw scores.
     fn softmax_auc(&self, view: usize) -> bool {
         false
+    }
+    /// The training loss of a view, summed over samples, and the number of samples; absent where the reference measures none. By
+    /// default the sum of `train_loss` over the measuring pass.
+    ///
+    /// # Errors
+    /// A stage fault.
+    fn training_loss(
+        &self,
+        view: usize,
+        trainer: &mut Trainer<'_>,
+        server: &Server<Self::Server>,
+        client: &Client<Self::Client>,
+    ) -> Outcome<Option<(f64, u64)>> {
+        let mut total = Some((0.0, 0));
+        trainer.pass(trainer.measuring(), |trainer, batch| {
+            let loss = self.train_loss(view, trainer, server, client, batch)?;
+            total = total.zip(loss).map(|((sum, rows), loss)| (sum + loss * batch.rows() as f64, rows + batch.rows() as u64));
+            Ok(())
+        })?;
+        Ok(total)
     }
     /// The batch mean of the training loss of a view in evaluation mode; absent where the reference measures none.
     ///

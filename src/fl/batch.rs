@@ -1,5 +1,7 @@
 //! Batches, and the passes over a client's samples that make them.
 
+use std::ops::Range;
+
 /// The samples of one step.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -14,6 +16,15 @@ impl Batch {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.y.len()
+    }
+    /// A copy of some of its samples.
+    ///
+    /// # Panics
+    /// When the range reaches beyond the last sample.
+    #[must_use]
+    pub fn part(&self, rows: Range<usize>) -> Self {
+        let width = self.x.len() / self.rows().max(1);
+        Self { x: self.x[rows.start * width..rows.end * width].to_vec(), y: self.y[rows].to_vec() }
     }
 }
 
@@ -50,7 +61,7 @@ pub enum Order {
 
 impl Pass {
     /// The positions at which `n` samples are cut into batches.
-    pub(super) fn cuts(&self, n: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+    pub(super) fn cuts(&self, n: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let (size, whole) = (self.size.max(1), if self.drop_last { n - n % self.size.max(1) } else { n });
         (0..whole).step_by(size).map(move |start| start..(start + size).min(whole))
     }
@@ -67,5 +78,13 @@ mod tests {
         assert_eq!(pass(false).cuts(25).collect::<Vec<_>>(), [0..10, 10..20, 20..25]);
         assert_eq!(pass(true).cuts(9).count(), 0);
         assert_eq!(pass(false).cuts(0).count(), 0);
+    }
+
+    #[test]
+    fn a_part_keeps_inputs_and_labels_together() {
+        let batch = Batch { x: vec![0.0, 0.1, 1.0, 1.1, 2.0, 2.1], y: vec![0, 1, 2] };
+        let part = batch.part(1..3);
+        assert_eq!((part.x, part.y), (vec![1.0, 1.1, 2.0, 2.1], vec![1, 2]));
+        assert_eq!(Batch::default().part(0..0).rows(), 0);
     }
 }

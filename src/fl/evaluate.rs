@@ -15,6 +15,7 @@ pub(super) fn measure<A: Algorithm>(algorithm: &A, arena: &mut Arena<'_, A>) -> 
     let ids = arena.ids(Who::All);
     let views = algorithm.views();
     let by_client = arena.each(&ids, |trainer, server, client| {
+        algorithm.before_evaluation(trainer, server, client, true)?;
         (0..views.len()).map(|view| measure_client(algorithm, view, trainer, server, client)).collect::<Outcome<Vec<_>>>()
     })?;
     let mut measured = BTreeMap::new();
@@ -60,20 +61,7 @@ pub(super) fn measure_client<A: Algorithm>(
     })?;
     let mut measured = ClientMeasured { correct, n, auc: micro_auc(&scores, &labels), train_loss_sum: None, train_n: None };
     if trainer.world.settings.train_loss == TrainLoss::Full {
-        let (mut sum, mut rows, mut defined) = (0.0, 0, true);
-        trainer.pass(trainer.measuring(), |trainer, batch| {
-            match algorithm.train_loss(view, trainer, server, client, batch)? {
-                Some(loss) => {
-                    sum += loss * batch.rows() as f64;
-                    rows += batch.rows() as u64;
-                }
-                None => defined = false,
-            }
-            Ok(())
-        })?;
-        if defined {
-            (measured.train_loss_sum, measured.train_n) = (Some(sum), Some(rows));
-        }
+        (measured.train_loss_sum, measured.train_n) = algorithm.training_loss(view, trainer, server, client)?.unzip();
     }
     Ok(measured)
 }

@@ -32,3 +32,6 @@ pub use state::{Item, State, Visitor};
 pub use streams::{Seeded, Streams};
 pub use trainer::{Trainer, Update};
 pub use world::World;
+
+/// Raised when the round loop, the sampling or the evaluation changes a result; enters the key of every training.
+pub const REVISION: u32 = 1;

@@ -14,7 +14,7 @@
 //! receive and evaluate once more; finish (and evaluate); new clients
 //! ```
 
-use super::algorithm::{Aggregation, Algorithm, When};
+use super::algorithm::{Aggregation, Algorithm, When, Who};
 use super::arena::{Arena, Phase, sorted};
 use super::checkpoint::{self, Snapshot};
 use super::evaluate::measure;
@@ -288,6 +288,10 @@ impl<'a, A: Algorithm> Run<'a, A> {
                 floats_up: self.books.floats_up,
                 gradient_evaluations: self.books.gradients,
             });
+        } else {
+            let mut arena = self.arena(round, cohort, Phase::Evaluate);
+            let ids = arena.ids(Who::All);
+            arena.each(&ids, |trainer, server, client| algorithm.before_evaluation(trainer, server, client, false))?;
         }
         // Measured or not, evaluating leaves its mark, so that results do not depend on how often it is done.
         self.clients.iter_mut().for_each(|client| algorithm.evaluation_effect(client));

@@ -4,8 +4,10 @@ use crate::engine::update::{Correction, Optimiser, Rule};
 use serde::Deserialize;
 
 /// Everything that a simulation can be told, besides the algorithm with its hyper-parameters.
+///
+/// What is left out has the value of [`Settings::default`], which is the default of the `train` stage too.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Rounds, at least 1.
     pub rounds: u64,
@@ -16,7 +18,6 @@ pub struct Settings {
     /// Local learning rate.
     pub learning_rate: f64,
     /// Factor by which a client's learning rate falls with each of its own participations; absent: no decay.
-    #[serde(default)]
     pub learning_rate_decay: Option<f64>,
     /// Fraction of the clients in a round; the count is truncated.
     pub join_ratio: f64,
@@ -33,7 +34,6 @@ pub struct Settings {
     /// How the slow clients are drawn.
     pub slow_drawing: Drawing,
     /// Uploads of clients whose mean simulated seconds of training and sending exceed this are refused; absent: none.
-    #[serde(default)]
     pub time_threshold: Option<f64>,
     /// Simulated seconds that a batch takes.
     pub seconds_per_batch: f64,
@@ -57,6 +57,38 @@ pub struct Settings {
     pub batch_seed: u64,
     /// Seed of cohorts, drops and slow clients.
     pub sampling_seed: u64,
+}
+
+impl Default for Settings {
+    /// PFLlib's defaults, for one round.
+    fn default() -> Self {
+        Self {
+            rounds: 1,
+            local_epochs: 1,
+            batch_size: 10,
+            learning_rate: 0.005,
+            learning_rate_decay: None,
+            join_ratio: 1.0,
+            random_join_ratio: false,
+            drop_rate: 0.0,
+            drop_count: Rounding::Truncate,
+            slow_trainers: 0.0,
+            slow_senders: 0.0,
+            slow_drawing: Drawing::WithReplacement,
+            time_threshold: None,
+            seconds_per_batch: 0.01,
+            seconds_per_upload: 0.1,
+            few_shot: 0,
+            new_clients: 0,
+            fine_tuning_epochs: 0,
+            eval_every: 1,
+            train_loss: TrainLoss::Running,
+            drop_last: true,
+            optimizer: Optimizer::Sgd { momentum: 0.0, weight_decay: 0.0 },
+            batch_seed: 0,
+            sampling_seed: 0,
+        }
+    }
 }
 
 /// The local optimizer as a pipeline names it.

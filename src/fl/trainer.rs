@@ -49,12 +49,13 @@ pub struct Update<'a> {
     parts: Parts,
     clip: Option<f32>,
     rate: Option<f32>,
+    decays: bool,
 }
 
 impl<'a> Update<'a> {
     /// A step of the optimiser on all parameters at the client's learning rate.
     pub fn new(optimiser: &'a mut Optimiser<f32>) -> Self {
-        Self { optimiser, corrections: &[], parts: Parts::All, clip: None, rate: None }
+        Self { optimiser, corrections: &[], parts: Parts::All, clip: None, rate: None, decays: true }
     }
     /// Adds terms to the gradient, in this order.
     #[must_use]
@@ -78,6 +79,12 @@ impl<'a> Update<'a> {
     #[must_use]
     pub fn rate(mut self, rate: f32) -> Self {
         self.rate = Some(rate);
+        self
+    }
+    /// Leaves out the weight decay of the settings, which belongs to the clients' own optimiser.
+    #[must_use]
+    pub fn undecayed(mut self) -> Self {
+        self.decays = false;
         self
     }
 }
@@ -107,6 +114,11 @@ impl<'a> Trainer<'a> {
     #[must_use]
     pub fn rate(&self) -> f32 {
         self.rate as f32
+    }
+    /// Another learning rate with the client's decay.
+    #[must_use]
+    pub fn decayed(&self, rate: f64) -> f32 {
+        (rate * (self.rate / self.world.settings.learning_rate)) as f32
     }
     /// The client's number of training samples, n_c.
     #[must_use]
@@ -159,7 +171,19 @@ impl<'a> Trainer<'a> {
     ///
     /// # Errors
     /// The first fault of `visit`.
-    pub fn pass(&mut self, pass: Pass, mut visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
+    pub fn pass(&mut self, pass: Pass, visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
+        self.batches(pass, usize::MAX, visit)
+    }
+
+    /// Visits the first batch of a pass alone; there may be none.
+    ///
+    /// # Errors
+    /// The fault of `visit`.
+    pub fn first_batch(&mut self, pass: Pass, visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
+        self.batches(pass, 1, visit)
+    }
+
+    fn batches(&mut self, pass: Pass, most: usize, mut visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
         let world = self.world;
         let shard = world.shard(self.client());
         let mut samples = if pass.order == Order::Test { &shard.test[..] } else { &shard.train[..] };
@@ -175,7 +199,7 @@ impl<'a> Trainer<'a> {
         let mut batch = std::mem::take(&mut self.worker.batch);
         let mut chosen: Vec<u32> = Vec::with_capacity(pass.size.min(samples.len()));
         let mut result = Ok(());
-        for cut in pass.cuts(samples.len()) {
+        for cut in pass.cuts(samples.len()).take(most) {
             chosen.clear();
             match &order {
                 Some(order) => chosen.extend(order[cut].iter().map(|i| samples[*i as usize])),
@@ -322,7 +346,7 @@ impl<'a> Trainer<'a> {
             clip(&mut [&mut grad[range.clone()]], norm);
         }
         let rate = update.rate.unwrap_or(self.rate as f32);
-        match self.world.settings.optimizer.decay() {
+        match self.world.settings.optimizer.decay().filter(|_| update.decays) {
             None => update.optimiser.step(&mut model.params, grad, rate, range, update.corrections),
             // Torch adds the decay before anything else.
             Some(decay) => {
@@ -352,11 +376,42 @@ impl<'a> Trainer<'a> {
         Ok(engine.features(0).to_vec())
     }
 
+    /// The gradient of the model of the last [`Trainer::forward`] from those of its logits and features (row by row); read it with
+    /// [`Trainer::gradient`] or use [`Trainer::apply`], as the first model's.
+    ///
+    /// # Errors
+    /// An internal fault when the last pass was of another network or a length does not fit.
+    pub fn backward(&mut self, model: &Model, d_logits: Option<&[f32]>, d_features: Option<&[f32]>, parts: Parts) -> Outcome<()> {
+        let Worker { engine, grads, .. } = &mut *self.worker;
+        grads.resize_with(grads.len().max(1), Vec::new);
+        grads[0].clear();
+        grads[0].resize(model.params.len(), 0.0);
+        engine.backward(0, model, d_logits, d_features, parts, &mut grads[0])?;
+        self.tally.gradients += 1;
+        Ok(())
+    }
+
     /// The logits (rows x classes) of a model's head on features from elsewhere.
     pub fn head(&mut self, model: &Model, features: &[f32], rows: usize) -> Vec<f32> {
         let mut logits = Vec::new();
         self.worker.engine.head_forward(model, features, rows, &mut logits);
         logits
+    }
+
+    /// The gradient of the features of [`Trainer::head`] from that of its logits; the head's own is added to `gradient`, flat as the
+    /// parameters.
+    pub fn head_backward(&mut self, model: &Model, features: &[f32], d_logits: &[f32], gradient: Option<&mut [f32]>) -> Vec<f32> {
+        let mut d_features = Vec::new();
+        self.worker.engine.head_backward(model, features, d_logits, gradient, Some(&mut d_features));
+        d_features
+    }
+
+    /// Work whose losses are no training losses: they do not enter the running one.
+    pub fn aside<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let Tally { loss, rows, .. } = self.tally;
+        let result = work(self);
+        (self.tally.loss, self.tally.rows) = (loss, rows);
+        result
     }
 
     /// The logits of a batch in evaluation mode, whatever the model's mode.

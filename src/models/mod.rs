@@ -1,6 +1,6 @@
 //! The model families: what a pipeline may name, and the network that each name builds.
 //!
-//! A family is one file here and one line in [`FAMILIES`]. Weights are not here; the engine initialises them.
+//! A family is one file here and one line in `FAMILIES`. Weights are not here; the engine initialises them.
 
 mod cnn;
 mod logistic;

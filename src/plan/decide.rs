@@ -2,7 +2,7 @@
 //!
 //! A stage whose inputs are not there yet has no key yet: it may turn out to be cached when they are.
 
-use super::expand::{NodeId, Plan};
+use super::expand::{Node, NodeId, Plan};
 use super::key::{Manifest, StageKey};
 use crate::base::{Digest, text};
 use crate::spec::node::short;
@@ -106,7 +106,7 @@ impl fmt::Display for Reason {
 }
 
 /// Decides for every node, in the order of the plan. `forced` nodes run although their results are there.
-pub fn decide(plan: &Plan, history: &dyn History, forced: &dyn Fn(NodeId) -> bool) -> Vec<Decision> {
+pub fn decide(plan: &Plan, history: &dyn History, forced: &dyn Fn(&Node) -> bool) -> Vec<Decision> {
     let mut decisions: Vec<Decision> = Vec::with_capacity(plan.nodes.len());
     for id in plan.order() {
         let decision = decide_one(plan, id, &decisions, history, forced);
@@ -115,7 +115,7 @@ pub fn decide(plan: &Plan, history: &dyn History, forced: &dyn Fn(NodeId) -> boo
     decisions
 }
 
-fn decide_one(plan: &Plan, id: NodeId, earlier: &[Decision], history: &dyn History, forced: &dyn Fn(NodeId) -> bool) -> Decision {
+fn decide_one(plan: &Plan, id: NodeId, earlier: &[Decision], history: &dyn History, forced: &dyn Fn(&Node) -> bool) -> Decision {
     let node = plan.node(id);
     for input in &node.inputs {
         match &earlier[input.node.index()] {
@@ -130,7 +130,7 @@ fn decide_one(plan: &Plan, id: NodeId, earlier: &[Decision], history: &dyn Histo
         let after = node.inputs.iter().find(|input| input.outputs.iter().any(|output| digest(earlier, input.node, output).is_none()));
         return Decision::Maybe { after: after.map_or(id, |input| input.node) };
     };
-    if forced(id) {
+    if forced(node) {
         return Decision::Run { key, reason: Reason::Forced };
     }
     match history.outputs(&key) {

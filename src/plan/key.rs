@@ -5,10 +5,11 @@
 use super::expand::{Node, NodeId, Plan};
 use crate::base::{Digest, canon};
 use crate::spec::Params;
-use crate::spec::catalog::{Field, Shape, StageKind, Type};
+use crate::spec::catalog::{Catalog, Field, Shape, StageKind, Type};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Raised when the meaning of keys changes; every key changes with it.
@@ -221,4 +222,25 @@ fn names_stages(ty: &Type) -> bool {
         Type::List(inner) => names_stages(inner),
         _ => false,
     }
+}
+
+/// The introduced values of a catalog by `kind.parameter`, for the golden file that freezes them.
+#[must_use]
+pub fn introduced(catalog: &dyn Catalog) -> BTreeMap<String, Value> {
+    fn walk(shape: &Shape, prefix: &str, into: &mut BTreeMap<String, Value>) {
+        let variants = shape.tag.iter().flat_map(|tag| &tag.variants);
+        let own = variants.flat_map(|variant| variant.fields.iter().map(move |field| (format!("{prefix}.{}", variant.name), field)));
+        for (owner, field) in shape.fields.iter().map(|field| (prefix.to_owned(), field)).chain(own) {
+            let path = format!("{owner}.{}", field.name);
+            if let Some(value) = &field.introduced {
+                into.insert(path.clone(), value.clone());
+            }
+            if let Type::Map(inner) = &field.ty {
+                walk(inner, &path, into);
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    catalog.kinds().iter().for_each(|kind| walk(&kind.shape, kind.name, &mut all));
+    all
 }

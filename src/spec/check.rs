@@ -42,7 +42,10 @@ pub struct Checker<'a> {
 
 /// The defaults of shapes and variants, worked out once.
 #[derive(Default)]
-pub struct Cache(HashMap<(usize, Option<usize>), Arc<Map<String, Value>>>);
+pub struct Cache(HashMap<ShapeId, Arc<Map<String, Value>>>);
+
+/// A shape by its address, and the index of its variant.
+type ShapeId = (usize, Option<usize>);
 
 impl Checker<'_> {
     /// Checks the parameters of the stage itself. What is wrong is reported and left out.

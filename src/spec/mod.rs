@@ -5,10 +5,13 @@
 //! ```
 
 pub mod catalog;
+pub mod cells;
 pub mod check;
+pub mod code;
 pub mod diagnostic;
 pub mod document;
 pub mod expr;
+mod instances;
 pub mod node;
 pub mod overrides;
 pub mod params;

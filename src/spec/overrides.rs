@@ -123,7 +123,7 @@ fn set(root: &mut Node, name: &str, node: Node, at: At, catalog: &dyn Catalog, p
 }
 
 /// What exists on each level, so that a misspelt stage is an error while a new parameter is not.
-fn descend(parent: &mut Node, path: &[String], depth: usize, place: Place, value: Node) -> Result<(), Diagnostic> {
+fn descend(parent: &mut Node, path: &[String], depth: usize, place: Place, value: Node) -> Result<(), Box<Diagnostic>> {
     let name = &path[depth];
     let top = path[0].as_str();
     let must_exist =
@@ -133,8 +133,10 @@ fn descend(parent: &mut Node, path: &[String], depth: usize, place: Place, value
     }
     let described = parent.describe();
     let Data::Map(entries) = &mut parent.data else {
-        return Err(Diagnostic::error("set", format!("`{}` is {described}, not a map", path[..depth].join(".")))
-            .help(format!("set it as a whole: `--set '{}={{...}}'`", path[..depth].join("."))));
+        return Err(Box::new(
+            Diagnostic::error("set", format!("`{}` is {described}, not a map", path[..depth].join(".")))
+                .help(format!("set it as a whole: `--set '{}={{...}}'`", path[..depth].join("."))),
+        ));
     };
     let index = entries.iter().position(|(key, _)| *key.text == **name);
     if index.is_none() && must_exist {
@@ -144,9 +146,9 @@ fn descend(parent: &mut Node, path: &[String], depth: usize, place: Place, value
             entries.iter().map(|(key, _)| key.text.to_string()).collect()
         };
         let what = if depth == 0 { "the pipeline".to_owned() } else { format!("`{}`", path[..depth].join(".")) };
-        return Err(
-            Diagnostic::error("set", format!("there is no `{name}` in {what}")).help_if(suggest(name, names.iter().map(String::as_str)))
-        );
+        return Err(Box::new(
+            Diagnostic::error("set", format!("there is no `{name}` in {what}")).help_if(suggest(name, names.iter().map(String::as_str))),
+        ));
     }
     let index = index.unwrap_or_else(|| {
         let key = Key { place, text: name.as_str().into() };

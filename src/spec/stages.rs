@@ -1,8 +1,9 @@
 //! The sections `stages` and `defaults`: each stage's kind, its parameters as expressions, and how it is to be run.
 
 use super::catalog::{Catalog, StageKind};
+use super::code::Code;
 use super::diagnostic::{At, Diagnostic, Problems, suggest};
-use super::expr::{Code, Engine, Names};
+use super::expr::{Engine, Names, Scope};
 use super::node::{Data, Key, Node, Place};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -21,6 +22,8 @@ pub struct StageCode<'e, 'c> {
     pub kind: &'c StageKind,
     /// Its parameters, with those of `defaults` that it does not give itself.
     pub params: Code<'e>,
+    /// Where the parameters are one expression: those of `defaults`, for what its value does not give.
+    pub fallback: Vec<(Key, Code<'e>)>,
     /// Keys that come from `defaults`.
     pub inherited: HashSet<Place>,
     /// `timeout`, `retries` and `device`, where given.
@@ -42,7 +45,27 @@ impl StageCode<'_, '_> {
     /// Adds the names that it reads.
     pub fn names(&self, into: &mut BTreeSet<String>) {
         self.params.names(into);
+        self.fallback.iter().for_each(|(_, code)| code.names(into));
         self.options.values().for_each(|code| code.names(into));
+    }
+    /// The parameters where `scope` holds.
+    pub fn eval(&self, scope: &Scope<'_>, problems: &mut Problems) -> Node {
+        let mut node = self.params.eval(scope, problems);
+        if self.fallback.is_empty() {
+            return node;
+        }
+        if let (Some(tag), Some(_)) = (&self.kind.shape.tag, node.text()) {
+            let place = node.place;
+            node = Node { place, data: Data::Map(vec![(Key { place, text: tag.name.into() }, node)]) };
+        }
+        if let Data::Map(own) = &mut node.data {
+            for (key, code) in &self.fallback {
+                if !own.iter().any(|(own, _)| own.text == key.text) {
+                    own.push((key.clone(), code.eval(scope, problems)));
+                }
+            }
+        }
+        node
     }
     /// Places whose value comes from an expression, so that messages can say for which cell it is wrong.
     pub fn expression_places(&self, into: &mut HashSet<Place>) {
@@ -152,13 +175,14 @@ pub fn compile<'e, 'c>(
         }
         refuse_nulls(&mut params, name, "", problems);
         let mut inherited = HashSet::new();
-        if let (Data::Map(own), Some(extra)) = (&mut params.data, defaults.get(kind.name)) {
-            for (key, value) in *extra {
-                if !own.iter().any(|(own, _)| own.text == key.text) {
-                    inherited.insert(key.place);
-                    own.push((key.clone(), value.clone()));
-                }
+        let mut fallback = Vec::new();
+        for (key, value) in defaults.get(kind.name).copied().unwrap_or(&[]) {
+            match &mut params.data {
+                Data::Map(own) if own.iter().any(|(own, _)| own.text == key.text) => continue,
+                Data::Map(own) => own.push((key.clone(), value.clone())),
+                _ => fallback.push((key.clone(), Code::compile(engine, value, names, problems))),
             }
+            inherited.insert(key.place);
         }
         let params = Code::compile(engine, &params, names, problems);
         let mut options = BTreeMap::new();
@@ -167,7 +191,7 @@ pub fn compile<'e, 'c>(
                 options.insert(option, Code::compile(engine, node, names, problems));
             }
         }
-        stages.push(StageCode { name: name.to_owned(), place: key.place, kind, params, inherited, options });
+        stages.push(StageCode { name: name.to_owned(), place: key.place, kind, params, fallback, inherited, options });
     }
     stages
 }

@@ -2,10 +2,11 @@
 //!
 //! A variable that no axis enters is worked out once; the others once for each combination of the axes that enter.
 
+use super::code::Code;
 use super::diagnostic::{At, Diagnostic, Problems};
-use super::expr::{Bound, Code, Engine, Names, Scope};
+use super::expr::{Bound, Engine, Names, Scope};
 use super::node::{Node, Place};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// All variables, each after those that it refers to.
@@ -93,11 +94,6 @@ impl<'e> Vars<'e> {
             }
         }
         reads
-    }
-    /// The axes that enter a name.
-    #[must_use]
-    pub fn axes_of(&self, name: &str) -> BTreeSet<String> {
-        self.reads(&BTreeSet::from([name.to_owned()])).axes
     }
     /// The variables that no axis enters, with their values.
     pub fn constants(&self, problems: &mut Problems) -> Scope<'_> {
@@ -200,11 +196,4 @@ pub fn check_names(vars: Option<&Node>, axes: &[(String, Place)], problems: &mut
 
 fn article(what: &str) -> String {
     if what == "axis" { "an axis".to_owned() } else { format!("a {what}") }
-}
-
-/// The names as an ordered map to their kind, for suggestions.
-#[must_use]
-pub fn all_names(vars: Option<&Node>, axes: &[(String, Place)]) -> BTreeMap<String, &'static str> {
-    let vars = vars.and_then(Node::entries).unwrap_or(&[]).iter().map(|(key, _)| (key.text.to_string(), "variable"));
-    vars.chain(axes.iter().map(|(name, _)| (name.clone(), "axis"))).collect()
 }

@@ -4,8 +4,7 @@ use super::task::{Host, Outputs, Task};
 use super::{input, outputs, tag};
 use crate::base::random::{Purpose, stream};
 use crate::base::{Fault, Outcome};
-use crate::data::Shape;
-use crate::engine::{self, Model};
+use crate::engine::{Model, Shape};
 use crate::models;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
@@ -45,7 +44,7 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     for key in ["kind", "seed", "data"] {
         params.remove(key);
     }
-    let net = Arc::new(models::build(&kind, &params, input_shape(info.shape), info.classes)?);
+    let net = Arc::new(models::build(&kind, &params, info.shape, info.classes)?);
     let model = Model::init(net, &mut stream(seed, Purpose::Initialisation, 0, 0, 0));
     let revision = models::registry().iter().find(|v| v.name == kind).map_or(0, |v| v.revision);
     let header = Header { kind, revision, params, shape: info.shape, classes: info.classes };
@@ -56,7 +55,7 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
 pub(super) fn load(bytes: &[u8]) -> Outcome<Model> {
     let header = header(bytes)?;
     let damaged = |e: &dyn std::fmt::Display| Fault::storage(format!("the stored model is damaged: {e}"));
-    let net = Arc::new(models::build(&header.kind, &header.params, input_shape(header.shape), header.classes)?);
+    let net = Arc::new(models::build(&header.kind, &header.params, header.shape, header.classes)?);
     let mut model = Model::init(net, &mut stream(0, Purpose::Initialisation, 0, 0, 0));
     let file = SafeTensors::deserialize(bytes).map_err(|e| damaged(&e))?;
     let mut tensors = Vec::new();
@@ -66,10 +65,6 @@ pub(super) fn load(bytes: &[u8]) -> Outcome<Model> {
     }
     model.import_torch(&tensors)?;
     Ok(model)
-}
-
-fn input_shape(shape: Shape) -> engine::Shape {
-    engine::Shape { channels: shape.channels, height: shape.height, width: shape.width }
 }
 
 /// `model` with the header of the file from which a simulation started.

@@ -23,10 +23,7 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     let stored_model = store.read(&input(task, "model", "model")?)?;
     let initial = model::load(&stored_model).at(|| "model")?;
     let data = dataset::load(host, &store.tree(&input(task, "partition", "data")?)?).at(|| "data set")?;
-    let (shape, expected) = (data.shape(), initial.net.input());
-    if (shape.channels, shape.height, shape.width) != (expected.channels, expected.height, expected.width)
-        || data.classes() != initial.net.classes()
-    {
+    if (data.shape(), data.classes()) != (initial.net.input(), initial.net.classes()) {
         return Err(Fault::stage("the model was made for another data set than the partition")
             .help("give the model and the partition the same `data`"));
     }
@@ -37,7 +34,7 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
     let world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
 
-    let mut monitor = StageMonitor { task, host, saved: Instant::now(), may_extend: !algorithm.horizon() };
+    let mut monitor = StageMonitor { task, host, saved: Instant::now(), objects: Vec::new(), may_extend: !algorithm.horizon() };
     let simulated = algorithm.simulate(&world, &mut monitor)?;
 
     let metrics = serde_json::to_vec(&simulated.history).map_err(|e| Fault::internal(format!("the history has no JSON form: {e}")))?;
@@ -74,6 +71,8 @@ struct StageMonitor<'a> {
     task: &'a Task,
     host: &'a dyn Host,
     saved: Instant,
+    /// The objects of the checkpoint before the next.
+    objects: Vec<ObjectRef>,
     may_extend: bool,
 }
 
@@ -128,6 +127,9 @@ impl Monitor for StageMonitor<'_> {
         let manifest = serde_json::to_vec(&tree).map_err(|e| Fault::internal(format!("a checkpoint has no JSON form: {e}")))?;
         let objects: Vec<ObjectRef> = tree.values().copied().collect();
         self.host.store().save_checkpoint(&self.task.key, &manifest, &objects)?;
+        let outdated: Vec<ObjectRef> = self.objects.iter().filter(|old| !objects.contains(old)).copied().collect();
+        self.host.store().retire(&outdated);
+        self.objects = objects;
         self.saved = Instant::now();
         Ok(())
     }

@@ -21,7 +21,8 @@ pub struct Checkpoint {
 }
 
 impl Store {
-    /// Replaces the checkpoint of a key. The objects must be in the store already.
+    /// Replaces the checkpoint of a key. The objects must be in the store already; those that only the former checkpoint named
+    /// may be handed to [`Store::retire`] afterwards.
     ///
     /// # Errors
     /// A storage fault when an object is missing or the disk is full; the previous checkpoint then stays.

@@ -20,7 +20,7 @@ pub struct GcPolicy {
     pub max_bytes: u64,
     /// How many of the last runs of each pipeline keep their results; 3 by default.
     pub keep_runs: usize,
-    /// Unreferenced objects younger than this stay, for a running stage may be about to refer to them; 1 hour by default.
+    /// Objects younger than this stay, for a running stage may be about to refer to them; 1 hour by default.
     pub min_age: Duration,
     /// Only say what would go.
     pub dry_run: bool,
@@ -93,21 +93,27 @@ impl Store {
         report.kept = records.len() - candidates.len();
         let last = |i: &usize| used.last.get(&records[*i].0.key).unwrap_or(&records[*i].0.started);
         candidates.sort_by(|a, b| last(a).cmp(last(b)).then_with(|| records[*a].0.key.cmp(&records[*b].0.key)));
+        // A run may have found some of them while this was being worked out.
+        let live = self.live_keys();
         for i in candidates {
             if after <= policy.max_bytes {
                 break;
             }
             let record = &records[i].0;
+            let alone: Vec<&Stat> = reach[i]
+                .iter()
+                .filter(|object| references.get(&object.digest).is_none_or(|n| *n <= 1))
+                .filter_map(|object| objects.get(&object.digest))
+                .collect();
+            // A result of the last hour frees nothing yet: its objects are too young to go.
+            if live.contains(&record.key) || alone.iter().any(|stat| age(stat) < policy.min_age) {
+                continue;
+            }
+            after -= alone.iter().map(|stat| stat.size).sum::<u64>();
             report.results.push(record.label.clone());
             for object in &reach[i] {
                 let count = references.entry(object.digest).or_default();
                 *count = count.saturating_sub(1);
-                if *count == 0
-                    && let Some(stat) = objects.get(&object.digest)
-                    && age(stat) >= policy.min_age
-                {
-                    after -= stat.size;
-                }
             }
             if !policy.dry_run {
                 self.0.index.forget(&record.key);
@@ -197,6 +203,12 @@ impl Store {
             }
         }
         found
+    }
+
+    /// The keys that runs in progress have used so far.
+    fn live_keys(&self) -> HashSet<Digest> {
+        let runs = self.runs();
+        runs.iter().filter(|run| run.status == RunStatus::Running).flat_map(|run| self.run_keys(&run.id)).collect()
     }
 
     fn leased_keys(&self) -> Vec<Digest> {
@@ -326,6 +338,16 @@ mod tests {
         let there: Vec<bool> = records.iter().map(|r| store.lookup(&r.key).is_some()).collect();
         assert_eq!(there, [true, true, true, false, false]);
         assert_eq!(store.objects().values().map(|s| s.size).sum::<u64>(), report.after);
+    }
+
+    #[test]
+    fn young_results_stay_even_above_the_limit() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let store = Store::open(dir.path()).expect("a store");
+        let record = publish(&store, 1);
+        let report = store.gc(&GcPolicy { min_age: Duration::from_secs(3600), ..policy(0) }).expect("possible");
+        assert_eq!((report.results.len(), report.freed), (0, 0));
+        assert!(store.lookup(&record.key).is_some());
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(super) struct Index {
     layout: Layout,
     files: Arc<dyn Files>,
     warnings: Warnings,
+    durable: bool,
     state: Mutex<State>,
 }
 
@@ -68,13 +69,14 @@ struct Details {
 }
 
 impl Index {
-    pub(super) fn new(layout: &Layout, files: &Arc<dyn Files>, warnings: &Warnings, wanted: bool) -> Self {
+    pub(super) fn new(layout: &Layout, files: &Arc<dyn Files>, warnings: &Warnings, durable: bool, wanted: bool) -> Self {
         let database = if wanted { Database::Unopened } else { Database::Absent };
         Self {
             path: layout.index(),
             layout: layout.clone(),
             files: Arc::clone(files),
             warnings: Arc::clone(warnings),
+            durable,
             state: Mutex::new(State {
                 database,
                 rows: HashMap::new(),
@@ -301,7 +303,7 @@ impl Index {
         let mut connection = Connection::open(&self.path)?;
         connection.busy_timeout(Duration::from_secs(10))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "synchronous", if self.durable { "NORMAL" } else { "OFF" })?;
         connection.pragma_update(None, "temp_store", "MEMORY")?;
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if version == 0 {

@@ -193,6 +193,13 @@ mod tests {
         assert!(Layout::open(&root, &Disk).expect_err("a file").what.contains("cas"));
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_cannot_be_made_is_a_fault_with_help() {
+        let fault = Layout::open(Path::new("/proc/no-store-here"), &Disk).expect_err("not writable");
+        assert!(fault.what.contains("/proc/no-store-here") && fault.help.is_some_and(|h| h.contains("--cache")), "{}", fault.what);
+    }
+
     #[test]
     fn paths_split_the_digest() {
         let dir = tempfile::tempdir().expect("temporary folder");

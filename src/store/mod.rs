@@ -53,6 +53,8 @@ struct Inner {
     durable: bool,
     index: Index,
     shared: Mutex<HashMap<Digest, Shared>>,
+    /// Objects that this process wrote and nothing lasting names yet, with the time of their files.
+    own: Mutex<HashMap<Digest, std::time::SystemTime>>,
     nearest: Mutex<Nearest>,
     warnings: Warnings,
     prefix: String,
@@ -96,11 +98,12 @@ impl Store {
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         let warnings = Warnings::default();
         let store = Self(Arc::new(Inner {
-            index: Index::new(&layout, &files, &warnings, indexed),
+            index: Index::new(&layout, &files, &warnings, durable, indexed),
             layout,
             files,
             durable,
             shared: Mutex::default(),
+            own: Mutex::default(),
             nearest: Mutex::default(),
             warnings,
             // Process ids repeat between machines that share a store; the time in nanoseconds tells them apart.

@@ -4,7 +4,7 @@
 //! verification follow it. Nothing else here knows what the bytes mean.
 
 use super::files::Kind;
-use super::{Store, held, older};
+use super::{Store, held};
 use crate::base::{Digest, Fault, ObjectRef, Outcome};
 use std::collections::BTreeMap;
 use std::io;
@@ -14,6 +14,8 @@ use std::sync::{Arc, Weak};
 const TREE: &[u8] = b"pflpipe tree 1\n";
 /// From this size on, hashing uses several threads.
 const PARALLEL: usize = 1 << 20;
+/// So many own objects are remembered; of later ones, garbage collection takes care.
+const OWN_LIMIT: usize = 100_000;
 
 /// What names an object: a digest, with the size where it is known.
 pub trait Address {
@@ -50,10 +52,9 @@ impl Store {
         let path = self.layout().object(&object.digest);
         match self.files().stat(&path) {
             Ok(stat) if stat.kind == Kind::File && stat.size == object.size => {
-                // Garbage collection spares young objects: this one is about to be referred to again.
-                if older(stat.modified, 600) {
-                    let _ = self.files().touch(&path);
-                }
+                // Garbage collection spares young objects, and whoever wrote this one sees that it is no longer theirs alone.
+                self.keep([&object]);
+                let _ = self.files().touch(&path);
                 return Ok(object);
             }
             Ok(_) => self.quarantine(&path),
@@ -69,7 +70,34 @@ impl Store {
             },
             &path,
         )?;
+        if let Ok(stat) = self.files().stat(&path) {
+            let mut own = held(&self.0.own);
+            if own.len() < OWN_LIMIT {
+                own.insert(object.digest, stat.modified);
+            }
+        }
         Ok(object)
+    }
+
+    /// Removes objects that a newer checkpoint no longer needs, as far as that is safe: those that this process wrote, that nobody
+    /// has stored again since, and that no tree or record of this process names. The rest is left to garbage collection, which
+    /// would find all of them later; without this, a long training fills the disk with its former checkpoints.
+    pub fn retire(&self, objects: &[ObjectRef]) {
+        for object in objects {
+            let Some(written) = held(&self.0.own).remove(&object.digest) else { continue };
+            let path = self.layout().object(&object.digest);
+            if self.files().stat(&path).is_ok_and(|stat| stat.modified == written) {
+                let _ = self.files().remove(&path);
+            }
+        }
+    }
+
+    /// Notes that objects are named by something lasting.
+    pub(super) fn keep<'a>(&self, objects: impl IntoIterator<Item = &'a ObjectRef>) {
+        let mut own = held(&self.0.own);
+        for object in objects {
+            own.remove(&object.digest);
+        }
     }
 
     /// Stores the content of a regular file.
@@ -86,6 +114,7 @@ impl Store {
     /// # Errors
     /// As [`Store::put`].
     pub fn put_tree(&self, entries: &BTreeMap<String, ObjectRef>) -> Outcome<ObjectRef> {
+        self.keep(entries.values());
         let mut bytes = TREE.to_vec();
         serde_json::to_writer(&mut bytes, entries).map_err(|e| Fault::internal(format!("a tree could not be written: {e}")))?;
         self.put(&bytes)
@@ -242,6 +271,20 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &second));
         drop((first, second));
         assert_eq!(store.shared(&object).expect("there").len(), 3 << 20);
+    }
+
+    #[test]
+    fn only_what_is_this_process_s_alone_is_retired() {
+        let (dir, store) = store();
+        let put = |content: &str| store.put(content.as_bytes()).expect("writable");
+        let (alone, twice, named, foreign) = (put("alone"), put("twice"), put("named"), put("foreign"));
+        put("twice");
+        store.put_tree(&BTreeMap::from([("leaf".to_owned(), named)])).expect("writable");
+        Store::open(dir.path()).expect("a store").put(b"foreign").expect("writable");
+        store.retire(&[alone, twice, named, foreign]);
+        assert_eq!([alone, twice, named, foreign].map(|o| store.has(&o)), [false, true, true, true]);
+        assert_eq!(put("alone"), alone);
+        assert!(store.has(&alone));
     }
 
     #[test]

@@ -25,7 +25,6 @@ pub struct Run {
     #[serde(default)]
     pub send: Vec<Value>,
     pub input_scale: f32,
-    pub snapshots: Vec<String>,
     pub alias: BTreeMap<String, String>,
 }
 
@@ -45,7 +44,6 @@ pub struct Metric {
 /// A tensor in the order of the reference.
 #[derive(Clone, Debug)]
 pub struct Tensor {
-    pub shape: Vec<usize>,
     pub values: Vec<f32>,
 }
 
@@ -121,7 +119,7 @@ fn read_file(path: &Path) -> Result<(BTreeMap<String, String>, BTreeMap<String, 
             safetensors::Dtype::U8 => raw.iter().map(|v| f32::from(*v)).collect(),
             other => panic!("{name}: unexpected type {other:?}"),
         };
-        (name, Tensor { shape: view.shape().to_vec(), values })
+        (name, Tensor { values })
     });
     Ok((header, tensors.collect()))
 }

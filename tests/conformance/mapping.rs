@@ -30,6 +30,18 @@ pub fn algorithm(fixture: &Fixture) -> Option<Value> {
         "FedPer" => json!({"name": "fedper"}),
         "FedRep" => json!({"name": "fedrep", "head_epochs": hyper("plocal_epochs")}),
         "FedBN" => json!({"name": "fedbn", "match": "name"}),
+        "PerAvg" => json!({"name": "perfedavg", "variant": "pfllib"}),
+        "FedGen" => json!({"name": "fedgen", "variant": "pfllib", "noise_dim": hyper("noise_dim"), "hidden_dim": hyper("hidden_dim"),
+            "generator_learning_rate": hyper("generator_learning_rate"), "server_steps": hyper("server_epochs"), "local_base": false}),
+        "FedALA" => json!({"name": "fedala", "variant": "pfllib", "eta": hyper("eta"), "percent": hyper("rand_percent"),
+            "tensors": hyper("layer_idx"), "threshold": 0.1, "max_start_epochs": 1000}),
+        "FedPAC" => json!({"name": "fedpac", "variant": "pfllib", "lambda": hyper("lamda")}),
+        "FedKD" => json!({"name": "fedkd", "variant": "pfllib", "student_learning_rate": hyper("mentee_learning_rate"),
+            "t_start": hyper("T_start"), "t_end": hyper("T_end")}),
+        "FedDBE" => json!({"name": "feddbe", "momentum": hyper("momentum"), "kappa": hyper("kl_weight")}),
+        "FedAS" => json!({"name": "fedas", "alignment_rate": 0.01, "alignment_batch": 16, "alignment_epochs": 1}),
+        "FedCross" => json!({"name": "fedcross", "variant": "pfllib", "alpha": hyper("fedcross_alpha"),
+            "first_stage": hyper("first_stage_bound"), "partner": partner(&hyper("collaberative_model_select_strategy"))}),
         "FedProto" => json!({"name": "fedproto", "variant": "pfllib", "lambda": hyper("lamda")}),
         "FD" => json!({"name": "fd", "variant": "pfllib", "lambda": hyper("lamda")}),
         "FedROD" => json!({"name": "fedrod", "variant": "pfllib", "report_generic": false}),
@@ -46,14 +58,39 @@ pub fn algorithm(fixture: &Fixture) -> Option<Value> {
     })
 }
 
+/// FedCross's choice of a partner.
+fn partner(strategy: &Value) -> &'static str {
+    match strategy.as_u64() {
+        Some(0) => "in-order",
+        Some(1) => "least-similar",
+        _ => "most-similar",
+    }
+}
+
 /// Where the attribute of the server or of a client is found.
 pub fn source(algorithm: &str, server: bool, attribute: &str) -> Option<Source> {
-    use Source::{Ignored, Own, Received, Server};
+    use Source::{Ignored, Own, Participant, Received, Server};
     Some(match (algorithm, server, attribute) {
         ("SCAFFOLD", true, "global_c") | ("SCAFFOLD", false, "client_c") => Own("control"),
         ("SCAFFOLD", false, "global_c") => Received("control"),
         ("SCAFFOLD", false, "global_model") | ("FedProx", false, "global_params") => Received("global"),
         ("Ditto", false, "model_per") => Own("personal"),
+        ("FedGen", true, "generative_model") => Own("generator"),
+        ("FedGen", false, "generative_model") => Server("generator"),
+        ("FedGen", false, "sample_per_class") => Own("counts"),
+        ("FedPAC", true, "Hs") => Ignored("they are the `h` of the clients that took part"),
+        ("FedPAC", false, "h") => Participant("h"),
+        ("FedPAC", true, "global_protos") => Own("prototypes"),
+        ("FedPAC", false, "global_protos") => Server("prototypes"),
+        ("FedPAC", false, "protos") => Ignored("sent with the upload; the server's means of them are compared"),
+        ("FedKD", true, "compressed_param") => Own("sent"),
+        ("FedKD", false, "compressed_param") => Ignored("sent with the upload; the server's mean of them is compared"),
+        ("FedKD", false, "global_model") => Own("student"),
+        ("FedKD", false, "W_h") => Own("bridge"),
+        ("FedDBE", false, "global_mean") => Server("mean"),
+        ("FedDBE", false, "client_mean") => Own("offset"),
+        ("FedDBE", false, "running_mean") => Own("running"),
+        ("FedCross", true, "w_locals") => Own("middleware"),
         ("FedProto", true, "global_protos") | ("FedProto", false, "protos") => Own("protos"),
         ("FedProto", false, "global_protos") => Server("protos"),
         ("FD", true, "global_logits") | ("FD", false, "logits") => Own("outputs"),
@@ -112,6 +149,8 @@ pub fn attribute<'a>(algorithm: &str, name: &'a str) -> (&'a str, &'a str) {
 /// The reference's name of the start of a parameter that we call `name`.
 pub fn start(name: &str) -> String {
     match name.split_once('.') {
+        Some(("generator", name)) => format!("init.server.generative_model.{name}"),
+        Some(("bridge", _)) => "init.client0.W_h.weight".to_owned(),
         Some(("policy", rest)) => format!("init.client0.model.gate.cs.{}", rest.replace("fc.", "fc.0.")),
         Some(("gamma", rest)) => format!("init.client0.CoV.Conditional_gamma.{}", rest.replace("fc.", "0.")),
         Some(("beta", rest)) => format!("init.client0.CoV.Conditional_beta.{}", rest.replace("fc.", "0.")),
@@ -123,16 +162,32 @@ pub fn start(name: &str) -> String {
 
 /// Whether a tensor of the reference is not compared.
 pub fn left_out(algorithm: &str, name: &str) -> bool {
+    // The bias before the generator's normalisation has no gradient but rounding, which Adam amplifies; the running statistics are
+    // never read, and ours are not kept.
+    let noise = ["fc1.0.bias", "fc1.1.running_mean", "fc1.1.running_var"];
     match algorithm {
+        "FedGen" => name.contains("generative_model") && noise.iter().any(|end| name.ends_with(end)),
         // They move in forward passes of the two frozen models and are never read.
-        "MOON" => name.contains("running_") && (name.contains(".old_model.") || name.contains("client") && name.contains(".global_model.")),
+        "MOON" => name.contains("running_") && [".old_model.", ".global_model."].iter().any(|model| name.contains(model)),
         _ => false,
     }
 }
 
+/// Whether tensors of an attribute may be stored as three factors, which are unique only up to signs.
+pub fn factored(algorithm: &str, attribute: &str) -> bool {
+    algorithm == "FedKD" && attribute == "compressed_param"
+}
+
 /// The positions of a tensor that are not compared.
-pub fn noise(_: &Fixture, _: &str) -> Vec<usize> {
-    Vec::new()
+pub fn noise(fixture: &Fixture, name: &str) -> Vec<usize> {
+    if fixture.run.algorithm != "FedGen" || !name.ends_with("generative_model.fc1.0.weight") {
+        return Vec::new();
+    }
+    // All labels that the fixture draws are of one class: its column is another bias before the normalisation.
+    let counts = fixture.tensor("init.client0.sample_per_class").map_or(&[][..], |counts| &counts.values);
+    let class = counts.iter().position(|count| *count > 0.0).unwrap_or(0);
+    let (noise_dim, hidden) = (fixture.number("noise_dim") as usize, fixture.number("hidden_dim") as usize);
+    (0..hidden).map(|row| row * (noise_dim + fixture.run.classes) + noise_dim + class).collect()
 }
 
 /// The name of the view behind a metric of this kind.

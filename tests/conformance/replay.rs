@@ -1,14 +1,14 @@
 //! Runs a fixture through the simulation with the fixture's answers to every random question, and compares all that it stored.
 
-use crate::compare::{relative_error, tolerance};
-use crate::fixture::{Fixture, Metric, Tensor};
+use crate::compare::{loose_pairs, relative_error, strain, tolerance};
+use crate::fixture::{Fixture, Metric, Run, Tensor};
 use crate::mapping::{self, Source};
 use pflpipe::algorithms;
 use pflpipe::base::random::{Purpose, stream};
 use pflpipe::base::threads::Budget;
 use pflpipe::data::partition::Client as Shard;
 use pflpipe::data::{Bytes, Dataset, Origin, Samples, Shape};
-use pflpipe::engine::{self, Layer, Model, Network};
+use pflpipe::engine::{Layer, Model, Network};
 use pflpipe::fl::history::{ClientMeasured, History};
 use pflpipe::fl::round::{Monitor, Parties};
 use pflpipe::fl::state::Leaf;
@@ -84,7 +84,7 @@ pub fn replay(fixture: &Fixture) -> Result<String, String> {
     let mut keep = Keep::default();
     let simulated = algorithm.simulate(&world, &mut keep).map_err(|f| f.to_string())?;
     let worst = states(fixture, &keep)?;
-    metrics(fixture, &simulated.history)?;
+    metrics(fixture, &simulated.history).map_err(|why| format!("{why}; states: {worst}"))?;
     Ok(worst)
 }
 
@@ -122,14 +122,7 @@ fn world(fixture: &Fixture) -> Result<World, String> {
         "learning_rate": number("local_learning_rate"),
         "learning_rate_decay": fixture.flag("learning_rate_decay").then(|| number("learning_rate_decay_gamma")),
         "join_ratio": number("join_ratio"),
-        "random_join_ratio": false,
-        "drop_rate": 0.0, "drop_count": "truncate",
-        "slow_trainers": 0.0, "slow_senders": 0.0, "slow_drawing": "with-replacement",
-        "seconds_per_batch": 0.0, "seconds_per_upload": 0.0,
-        "few_shot": 0, "new_clients": 0, "fine_tuning_epochs": 0,
-        "eval_every": 1, "train_loss": "full", "drop_last": true,
-        "optimizer": {"name": "sgd", "momentum": 0.0, "weight_decay": 0.0},
-        "batch_seed": 0, "sampling_seed": 0,
+        "seconds_per_batch": 0.0, "seconds_per_upload": 0.0, "train_loss": "full",
     }))
     .map_err(|e| e.to_string())?;
     let starts = fixture.names().filter(|name| name.starts_with("init."));
@@ -158,7 +151,7 @@ fn network(fixture: &Fixture) -> Result<Network, String> {
     layers.extend([Layer::Flatten, Layer::linear("fc1.0", run.hidden), Layer::Relu]);
     let head = layers.len();
     layers.push(Layer::linear("fc", run.classes));
-    let shape = engine::Shape { channels: 1, height: run.side, width: run.side };
+    let shape = Shape { channels: 1, height: run.side, width: run.side };
     Network::build(shape, layers, head).map_err(|f| f.to_string())
 }
 
@@ -176,8 +169,7 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
             None => 0,
         };
         let Some((owner, rest)) = rest.split_once('.') else { continue };
-        // The second and third factor of a compressed tensor are compared with the first.
-        if owner == "model" || mapping::left_out(&run.algorithm, name) || name.ends_with("][1]") || name.ends_with("][2]") {
+        if owner == "model" || mapping::left_out(&run.algorithm, name) {
             continue;
         }
         let (attribute, item) = mapping::attribute(&run.algorithm, rest);
@@ -204,7 +196,9 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
         };
         let mut reference = fixture.tensor(name).cloned().ok_or_else(|| format!("no tensor `{name}`"))?;
         let mut item = item;
-        if let Some(whole) = name.strip_suffix("[0]").filter(|whole| whole.ends_with(']')) {
+        if mapping::factored(&run.algorithm, attribute) && item.contains("][") {
+            // The second and third factor of a compressed tensor are compared with the first.
+            let Some(whole) = name.strip_suffix("[0]") else { continue };
             reference = product(fixture, whole).ok_or_else(|| format!("no factors of `{whole}`"))?;
             item = &item[..item.len() - 3];
         }
@@ -215,7 +209,7 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
             relative_error(name, &ours, &reference.values)
         });
         match compared_values {
-            Ok(error) if error <= tolerance(&run.algorithm, name) => {
+            Ok(error) if error <= tolerance(&run.algorithm, name) * strain(run) => {
                 compared += 1;
                 if error >= worst {
                     (worst, where_) = (error, name.to_owned());
@@ -267,21 +261,14 @@ fn find(fixture: &Fixture, leaves: &[(String, Leaf)], leaf: &str, item: &str, re
     let item = inner.filter(|_| index.is_none()).unwrap_or(item);
     match value(leaf) {
         Some(Leaf::Params(params)) => {
-            let entry = &layout.entries[index.ok_or_else(|| format!("`{leaf}{item}` is not indexed"))?];
-            Ok(layout.export(params, entry))
+            let named = own_name(item);
+            let entry = index.map(|index| &layout.entries[index]).or_else(|| layout.entry(&named));
+            Ok(layout.export(params, entry.ok_or_else(|| format!("`{leaf}{item}` is no tensor of the network"))?))
         }
         Some(Leaf::Model(model)) => {
             let layout = model.net.layout();
-            if let Some(index) = index {
-                return Ok(layout.export(&model.params, &layout.entries[index]));
-            }
-            let item = item.trim_start_matches('.');
-            let named = match item.strip_prefix("base.") {
-                Some(name) => name.to_owned(),
-                None if item == "weight" || item == "bias" => format!("fc.{item}"),
-                None => item.strip_prefix("head.").map_or_else(|| item.to_owned(), |name| format!("fc.{name}")),
-            };
-            if let Some(entry) = layout.entries.iter().find(|e| e.name == named) {
+            let named = own_name(item);
+            if let Some(entry) = index.map(|index| &layout.entries[index]).or_else(|| layout.entry(&named)) {
                 return Ok(layout.export(&model.params, entry));
             }
             let buffer = layout.buffers.iter().find(|b| b.name == named);
@@ -294,6 +281,16 @@ fn find(fixture: &Fixture, leaves: &[(String, Leaf)], leaf: &str, item: &str, re
             Some(Leaf::Vector(vector)) if vector.len() == reference.values.len() => Ok(vector.clone()),
             _ => Err(format!("our state has no `{leaf}{item}`")),
         },
+    }
+}
+
+/// Our name of a tensor of a model that may be split into `base` and `head`.
+fn own_name(item: &str) -> String {
+    let item = item.trim_start_matches('.');
+    match item.strip_prefix("base.") {
+        Some(name) => name.to_owned(),
+        None if item == "weight" || item == "bias" => format!("fc.{item}"),
+        None => item.strip_prefix("head.").map_or_else(|| item.to_owned(), |name| format!("fc.{name}")),
     }
 }
 
@@ -313,9 +310,7 @@ fn metrics(fixture: &Fixture, history: &History) -> Result<(), String> {
             faults.push(format!("no measurement for round {}, client {}", metric.round, metric.client));
             continue;
         };
-        faults.extend(
-            measured(metric, ours, run.classes).err().map(|why| format!("round {}, client {}: {why}", metric.round, metric.client)),
-        );
+        faults.extend(measured(metric, ours, run).err().map(|why| format!("round {}, client {}: {why}", metric.round, metric.client)));
     }
     match faults.first() {
         None => Ok(()),
@@ -323,7 +318,7 @@ fn metrics(fixture: &Fixture, history: &History) -> Result<(), String> {
     }
 }
 
-fn measured(metric: &Metric, ours: &ClientMeasured, classes: usize) -> Result<(), String> {
+fn measured(metric: &Metric, ours: &ClientMeasured, run: &Run) -> Result<(), String> {
     if let Some(correct) = metric.correct {
         if (correct - ours.correct as f64).abs() > 0.0 {
             return Err(format!("{} correct, the reference has {correct}", ours.correct));
@@ -336,7 +331,7 @@ fn measured(metric: &Metric, ours: &ClientMeasured, classes: usize) -> Result<()
     }
     if let (Some(auc), Some(n)) = (metric.auc.filter(|a| *a > 0.0), metric.n) {
         // A pair of scores that change sides by rounding moves the AUC by one pair.
-        let pair = 1.0 / (n * n * (classes - 1) as f64);
+        let pair = loose_pairs(run) / (n * n * (run.classes - 1) as f64);
         let ours = ours.auc.ok_or("our AUC is undefined")?;
         if (auc - ours).abs() > 1e-4 + pair {
             return Err(format!("AUC {ours:.6}, the reference has {auc:.6}"));
@@ -344,7 +339,7 @@ fn measured(metric: &Metric, ours: &ClientMeasured, classes: usize) -> Result<()
     }
     if let (Some(sum), Some(n)) = (metric.train_loss_sum, metric.train_n.filter(|n| *n >= 1.0)) {
         let ours_sum = ours.train_loss_sum.ok_or("our training loss is undefined")?;
-        if (sum - ours_sum).abs() > 1e-4 * sum.abs() || ours.train_n.map(|n| n as f64) != Some(n) {
+        if (sum - ours_sum).abs() > 1e-4 * strain(run) * sum.abs() || ours.train_n.map(|n| n as f64) != Some(n) {
             return Err(format!("training loss {ours_sum:.6} over {:?}, the reference has {sum:.6} over {n}", ours.train_n));
         }
     }

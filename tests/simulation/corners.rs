@@ -62,6 +62,10 @@ fn a_learning_rate_that_is_far_too_high_gives_a_diverged_result() {
     let run = case("fedavg", json!({})).with(json!({"learning_rate": 1e30})).run().expect("a result, not a crash");
     assert!(matches!(run.history.status, Status::Diverged { round: 1..=4 }));
     assert!(run.history.notes[0].contains("finite"));
+    for case in every() {
+        let run = case.clone().with(json!({"learning_rate": 1e30, "train_loss": "full"})).run();
+        run.unwrap_or_else(|fault| panic!("{}: {fault}", case.name()));
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@
 use crate::small::every;
 use pflpipe::algorithms;
 use pflpipe::base::Digest;
-use pflpipe::catalog::{NUMERICS, SIMULATION};
-use pflpipe::engine::simd::cpu_class;
+use pflpipe::engine::{self, simd::cpu_class};
+use pflpipe::fl;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -38,10 +38,10 @@ fn path() -> PathBuf {
 fn results_change_only_with_a_raised_revision() {
     let bless = std::env::var("PFLPIPE_BLESS").is_ok_and(|v| v == "1");
     let mut golden: Golden = std::fs::read(path()).ok().and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default();
-    if bless && (golden.simulation, golden.numerics) != (SIMULATION, NUMERICS) {
-        golden = Golden { simulation: SIMULATION, numerics: NUMERICS, ..Golden::default() };
+    if bless && (golden.simulation, golden.numerics) != (fl::REVISION, engine::REVISION) {
+        golden = Golden { simulation: fl::REVISION, numerics: engine::REVISION, ..Golden::default() };
     }
-    assert_eq!((golden.simulation, golden.numerics), (SIMULATION, NUMERICS), "a revision was raised: write the golden file anew");
+    assert_eq!((golden.simulation, golden.numerics), (fl::REVISION, engine::REVISION), "a revision was raised: write the golden file anew");
     let registry = algorithms::all();
     let class = cpu_class();
     for case in every() {

@@ -55,3 +55,57 @@ fn scaffold_with_equal_clients_and_one_round_is_fedavg_up_to_rounding() {
         assert!((a - b).abs() < 1e-5, "{a} and {b}");
     }
 }
+
+#[test]
+fn fedala_with_fixed_weights_is_fedavg_up_to_rounding() {
+    let ala = case("fedala", json!({"eta": 0.0, "max_start_epochs": 1}));
+    for (a, b) in global(&ala).iter().zip(global(&case("fedavg", json!({})))) {
+        assert!((a - b).abs() < 1e-5, "{a} and {b}");
+    }
+    assert!(global(&case("fedala", json!({"tensors": 0}))) != global(&ala));
+}
+
+#[test]
+fn one_client_makes_fedpac_fedrep() {
+    let one = |name, changed| case(name, changed).sizes(&[40]);
+    for variant in ["pfllib", "paper"] {
+        let pac = one("fedpac", json!({"lambda": 0.0, "variant": variant}));
+        let rep = one("fedrep", json!({"head_epochs": 1}));
+        assert_eq!(accuracies(&pac, "test_accuracy"), accuracies(&rep, "test_accuracy"));
+        assert!(global(&pac) == global(&rep));
+    }
+}
+
+#[test]
+fn fedas_without_alignment_leaves_a_lonely_client_to_itself() {
+    let fedas = case("fedas", json!({"alignment_epochs": 0})).sizes(&[40]);
+    let local = case("local", json!({})).sizes(&[40]);
+    assert_eq!(accuracies(&fedas, "test_accuracy"), accuracies(&local, "test_accuracy"));
+}
+
+#[test]
+fn fedcross_in_its_first_stage_is_fedavg() {
+    let first = case("fedcross", json!({"variant": "paper", "first_stage": 1000}));
+    assert!(global(&first) == global(&case("fedavg", json!({}))));
+    // A share of 1 mixes nothing: the models go round among the clients.
+    let alone = case("fedcross", json!({"alpha": 1.0})).sizes(&[40]);
+    let local = case("local", json!({})).sizes(&[40]);
+    assert_eq!(accuracies(&alone, "test_accuracy"), accuracies(&local, "test_accuracy"));
+}
+
+#[test]
+fn fedgen_shares_only_the_head_when_asked() {
+    let initial = case("fedgen", json!({})).world().initial;
+    let base = initial.net.layout().base();
+    let own = global(&case("fedgen", json!({"local_base": true, "server_steps": 2})));
+    assert!(own[base.clone()] == initial.params[base]);
+    assert!(global(&case("fedgen", json!({"server_steps": 2}))) != global(&case("fedgen", json!({"server_steps": 2, "noise": "normal"}))));
+}
+
+#[test]
+fn fedkd_that_keeps_all_singular_values_sends_the_mean_of_the_students() {
+    let whole = |compresses| global(&case("fedkd", json!({"t_start": 1.0, "t_end": 1.0, "compresses": compresses})));
+    for (a, b) in whole("weights").iter().zip(whole("updates")) {
+        assert!((a - b).abs() < 1e-4, "{a} and {b}");
+    }
+}

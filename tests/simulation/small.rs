@@ -26,9 +26,17 @@ pub struct Case {
     pub threads: usize,
 }
 
-/// Every algorithm of the registry with its default hyper-parameters.
+/// Every algorithm of the registry with its default hyper-parameters, in both variants where there are two.
 pub fn every() -> Vec<Case> {
-    registry().iter().map(|entry| case(entry.description.name, json!({}))).collect()
+    let mut cases = Vec::new();
+    for description in registry().iter().map(|entry| &entry.description) {
+        if description.fields.iter().any(|field| field.name == "variant") {
+            cases.extend(["pfllib", "paper"].map(|variant| case(description.name, json!({"variant": variant}))));
+        } else {
+            cases.push(case(description.name, json!({})));
+        }
+    }
+    cases
 }
 
 /// One algorithm with some hyper-parameters changed.
@@ -129,17 +137,7 @@ fn defaults(fields: &[Field]) -> Map<String, Value> {
 }
 
 fn settings(changed: &Value) -> Value {
-    let mut settings = json!({
-        "rounds": 4, "local_epochs": 2, "batch_size": 8, "learning_rate": 0.05,
-        "join_ratio": 1.0, "random_join_ratio": false,
-        "drop_rate": 0.0, "drop_count": "truncate",
-        "slow_trainers": 0.0, "slow_senders": 0.0, "slow_drawing": "with-replacement",
-        "seconds_per_batch": 0.01, "seconds_per_upload": 0.1,
-        "few_shot": 0, "new_clients": 0, "fine_tuning_epochs": 0,
-        "eval_every": 1, "train_loss": "running", "drop_last": true,
-        "optimizer": {"name": "sgd", "momentum": 0.0, "weight_decay": 0.0},
-        "batch_seed": 1, "sampling_seed": 2,
-    });
+    let mut settings = json!({"rounds": 4, "local_epochs": 2, "batch_size": 8, "learning_rate": 0.05, "batch_seed": 1, "sampling_seed": 2});
     settings.as_object_mut().expect("a map").extend(changed.as_object().expect("a map").clone());
     settings
 }

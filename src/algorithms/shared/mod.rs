@@ -1,11 +1,13 @@
-//! What several algorithms need, one subject a file.
+//! Mathematics that several algorithms share, one subject a file.
 
-pub(super) mod distillation;
-pub(super) mod flat;
-pub(super) mod heads;
-pub(super) mod labels;
-pub(super) mod mmd;
-pub(super) mod newcomers;
-pub(super) mod normed;
-pub(super) mod prototypes;
-pub(super) mod variant;
+pub(crate) mod calibration;
+pub(crate) mod classes;
+pub(crate) mod distillation;
+pub(crate) mod flat;
+pub(crate) mod heads;
+pub(crate) mod mmd;
+pub(crate) mod newcomers;
+pub(crate) mod normed;
+pub(crate) mod probe;
+pub(crate) mod prototypes;
+pub(crate) mod variant;

@@ -4,9 +4,8 @@
 
 use crate::base::Outcome;
 use crate::engine::Model;
-use crate::engine::tape::{Graph, Loss, mse};
+use crate::engine::tape::{Graph, Loss, known};
 use crate::fl::{Item, Trainer, Visitor};
-use std::collections::BTreeMap;
 
 /// One vector for each class that occurred, in the order of first appearance.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,15 +31,20 @@ impl Prototypes {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Prototype> {
         self.0.iter()
     }
+    /// The same in ascending order of classes.
+    pub(crate) fn ascending(&self) -> Vec<&Prototype> {
+        let mut all: Vec<_> = self.iter().collect();
+        all.sort_unstable_by_key(|own| own.class);
+        all
+    }
     /// Whether no class occurred.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
     /// Appends what `other` has and this lacks, in ascending order of classes.
     pub(crate) fn pad(&mut self, other: &Self) {
-        let mut missing: Vec<_> = other.iter().filter(|theirs| self.get(theirs.class).is_none()).cloned().collect();
-        missing.sort_unstable_by_key(|own| own.class);
-        self.0.append(&mut missing);
+        let missing: Vec<_> = other.ascending().into_iter().filter(|theirs| self.get(theirs.class).is_none()).cloned().collect();
+        self.0.extend(missing);
     }
     /// The row of each label, or the row of `own` where the class has none; row by row.
     pub(crate) fn targets(&self, labels: &[u32], own: &[f32]) -> Vec<f32> {
@@ -53,26 +57,14 @@ impl Prototypes {
         }
         targets
     }
-    /// The mean over rows and features of `(prototype of the label - feature)^2`; rows of absent classes count as 0.
-    pub(crate) fn alignment(&self, graph: &Graph, labels: &[u32]) -> Loss {
-        mse(graph.features(), &self.targets(labels, &graph.detached_features().as_vec()))
-    }
-    /// The mean of several parties' prototypes for each class, over those that have it; `count` tells how many these are.
-    ///
-    /// Each party counts once, or with `weighted` by its number of vectors.
-    pub(crate) fn mean_of<'a>(parties: impl Iterator<Item = &'a Self> + Clone, weighted: bool) -> Self {
-        let mut sums = Sums::default();
-        if !weighted {
-            parties.flat_map(Self::iter).for_each(|own| sums.add_row(own.class, &own.mean));
-            return sums.means();
-        }
-        let mut totals = BTreeMap::new();
-        parties.clone().flat_map(Self::iter).for_each(|own| *totals.entry(own.class).or_insert(0) += own.count);
+    /// The mean of several parties' prototypes for each class, over those that have it. Each party counts once, and `count` tells how
+    /// many these are; or with `by_samples` as many times as it has vectors, and `count` is their sum.
+    pub(crate) fn mean_of<'a>(parties: impl Iterator<Item = &'a Self>, by_samples: bool) -> Self {
+        let mut means = ClassMeans::default();
         for own in parties.flat_map(Self::iter) {
-            let share = own.count as f32 / totals[&own.class] as f32;
-            sums.add_row(own.class, &own.mean.iter().map(|v| v * share).collect::<Vec<_>>());
+            means.add_weighted(own.class, &own.mean, if by_samples { own.count } else { 1 });
         }
-        Self(sums.0)
+        means.means()
     }
     /// This mean of several parties without the contribution of one; a class that only that one has is absent.
     pub(crate) fn without(&self, own: &Self) -> Self {
@@ -88,14 +80,14 @@ impl Prototypes {
     /// feature vector first.
     pub(crate) fn collect(trainer: &mut Trainer<'_>, model: &Model, mut prepare: impl FnMut(&mut [f32])) -> Outcome<Self> {
         let mut model = Model { training: false, ..model.clone() };
-        let mut sums = Sums::default();
+        let mut means = ClassMeans::default();
         trainer.pass(trainer.training(), |trainer, batch| {
             let mut features = trainer.embed(&mut model, batch)?;
             features.chunks_exact_mut(model.net.features()).for_each(&mut prepare);
-            sums.add(&features, &batch.y);
+            means.add(&features, &batch.y);
             Ok(())
         })?;
-        Ok(sums.means())
+        Ok(means.means())
     }
 }
 
@@ -119,23 +111,25 @@ impl Item for Prototypes {
 
 /// Running sums of vectors by class.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sums(Vec<Prototype>);
+pub(crate) struct ClassMeans(Vec<Prototype>);
 
-impl Sums {
+impl ClassMeans {
     /// Adds vectors (row by row), one a label.
     pub(crate) fn add(&mut self, rows: &[f32], labels: &[u32]) {
         let width = rows.len() / labels.len().max(1);
         for (row, label) in rows.chunks_exact(width.max(1)).zip(labels) {
-            self.add_row(*label as usize, row);
+            self.add_weighted(*label as usize, row, 1);
         }
     }
-    fn add_row(&mut self, class: usize, row: &[f32]) {
+    /// Takes in a vector `count` times.
+    fn add_weighted(&mut self, class: usize, vector: &[f32], count: u64) {
+        let weight = count as f32;
         match self.0.iter_mut().find(|own| own.class == class) {
             Some(own) => {
-                own.count += 1;
-                own.mean.iter_mut().zip(row).for_each(|(sum, v)| *sum += v);
+                own.count += count;
+                own.mean.iter_mut().zip(vector).for_each(|(sum, v)| *sum += weight * v);
             }
-            None => self.0.push(Prototype { class, count: 1, mean: row.to_vec() }),
+            None => self.0.push(Prototype { class, count, mean: vector.iter().map(|v| weight * v).collect() }),
         }
     }
     /// The means so far.
@@ -148,14 +142,36 @@ impl Sums {
     }
 }
 
+/// `weight` times the mean over rows and features of `(f - p)^2`, with the prototype p of the row's label. A row whose class has no
+/// prototype adds nothing but counts in the mean.
+pub(crate) fn alignment(graph: &Graph, labels: &[u32], prototypes: &Prototypes, weight: f32) -> Loss {
+    let (value, gradient) = align(&graph.detached_features().as_vec(), labels, prototypes, weight);
+    known(graph.features(), value, gradient)
+}
+
+fn align(features: &[f32], labels: &[u32], prototypes: &Prototypes, weight: f32) -> (f32, Vec<f32>) {
+    let width = features.len() / labels.len().max(1);
+    let scale = weight / features.len() as f32;
+    let mut gradient = vec![0.0; features.len()];
+    let mut value = 0.0;
+    for ((row, gradient), label) in features.chunks_exact(width.max(1)).zip(gradient.chunks_exact_mut(width.max(1))).zip(labels) {
+        let Some(prototype) = prototypes.get(*label as usize) else { continue };
+        for ((f, p), gradient) in row.iter().zip(prototype).zip(gradient) {
+            value += (f - p) * (f - p);
+            *gradient = 2.0 * scale * (f - p);
+        }
+    }
+    (value * scale, gradient)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn of(rows: &[f32], labels: &[u32]) -> Prototypes {
-        let mut sums = Sums::default();
-        sums.add(rows, labels);
-        sums.means()
+        let mut means = ClassMeans::default();
+        means.add(rows, labels);
+        means.means()
     }
 
     #[test]
@@ -164,6 +180,12 @@ mod tests {
         assert_eq!(own.iter().map(|p| (p.class, p.count)).collect::<Vec<_>>(), [(4, 2), (1, 1)]);
         assert_eq!((own.get(4), own.get(1), own.get(0)), (Some(&[2.0, 3.0][..]), Some(&[5.0, 5.0][..]), None));
         assert_eq!(own.targets(&[1, 0], &[7.0, 8.0, 9.0, 10.0]), [5.0, 5.0, 9.0, 10.0]);
+    }
+
+    #[test]
+    fn rows_without_a_prototype_only_count_in_the_mean() {
+        let (value, gradient) = align(&[2.0, 1.0, 7.0, 7.0], &[1, 0], &of(&[0.0, 1.0], &[1]), 0.5);
+        assert_eq!((value, gradient), (0.5, vec![0.5, 0.0, 0.0, 0.0]));
     }
 
     #[test]

@@ -1,26 +1,29 @@
-//! The preset that chooses between the reference's behaviors and the paper's.
+//! The preset `variant: pfllib | paper` of the behaviours in which PFLlib's code differs from a paper.
 
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 
-/// Whose behaviors hold where nothing else is said.
+/// Whose behaviour holds where none is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Variant {
-    /// PFLlib's.
     Pfllib,
-    /// The paper's.
     Paper,
 }
 
 impl Variant {
-    /// The field `variant`.
-    pub(crate) fn field(default: &'static str) -> Field {
-        let choices = &[("pfllib", "as PFLlib computes it"), ("paper", "as the paper describes it")];
-        Field::with("variant", Type::Choice(choices), default, "Preset of the optional behaviors; each can also be set alone.")
+    /// The field `variant` with this default.
+    pub(crate) fn field(self) -> Field {
+        let default = if self == Self::Pfllib { "pfllib" } else { "paper" };
+        Field::with(
+            "variant",
+            Type::Choice(&[("pfllib", "as PFLlib's code does it, to compare with its tables"), ("paper", "as the paper describes it")]),
+            default,
+            "Preset of the behaviours in which PFLlib's code differs from the paper; one that is set by itself wins.",
+        )
     }
-    /// The behavior that was set alone, or else the preset's.
-    pub(crate) fn pick<T>(self, own: Option<T>, pfllib: T, paper: T) -> T {
+    /// A behaviour: its own setting, or the preset's.
+    pub(crate) fn choose<T>(self, own: Option<T>, pfllib: T, paper: T) -> T {
         own.unwrap_or(match self {
             Self::Pfllib => pfllib,
             Self::Paper => paper,

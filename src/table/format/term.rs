@@ -36,8 +36,8 @@ fn one(table: &Table, look: Look) -> String {
         out.push_str(&lines(&layout(table, &texts, columns)));
     }
     out.push_str(&table.legend());
-    if !look.color && cells.iter().flatten().any(|(_, rank)| *rank != Rank::None) {
-        out.push_str("; * best, + second of a column");
+    if cells.iter().flatten().any(|(_, rank)| *rank != Rank::None) {
+        out.push_str(if look.color { "; bold best, underlined second of a column" } else { "; * best, + second of a column" });
     }
     out.push('\n');
     let troubles = table.troubles();

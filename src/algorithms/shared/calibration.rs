@@ -1,33 +1,7 @@
-//! How many samples a client has of each class, and the cross-entropy whose logits such counts shift.
+//! The cross-entropy whose logits are shifted by class, as counts of samples calibrate or balance them.
 
-use crate::base::Outcome;
 use crate::engine::tape::{Loss, Traced, known};
-use crate::fl::Trainer;
 use dfdx::prelude::HasShape;
-
-/// The client's training samples of each class.
-#[must_use]
-pub(crate) fn counts(trainer: &Trainer<'_>) -> Vec<f32> {
-    let world = trainer.world;
-    let mut counts = vec![0.0; world.network().classes()];
-    for sample in &world.shard(trainer.client()).train {
-        counts[world.data.labels()[*sample as usize] as usize] += 1.0;
-    }
-    counts
-}
-
-/// The samples of each class that one training pass meets: without those of a dropped last batch, as PFLlib counts.
-///
-/// # Errors
-/// None of its own.
-pub(crate) fn counts_met(trainer: &mut Trainer<'_>) -> Outcome<Vec<f32>> {
-    let mut counts = vec![0.0; trainer.world.network().classes()];
-    trainer.pass(trainer.training(), |_, batch| {
-        batch.y.iter().for_each(|label| counts[*label as usize] += 1.0);
-        Ok(())
-    })?;
-    Ok(counts)
-}
 
 /// The mean cross-entropy of logits plus a shift of each class, with the gradient of the logits.
 ///

@@ -1,0 +1,364 @@
+//! FedKD: a personal teacher and a shared student teach each other; the student travels as a product of thin matrices.
+
+use super::shared::distillation::{divergence, divergence_of};
+use super::shared::variant::Variant;
+use crate::base::numerics::low_rank::Spectrum;
+use crate::base::{Fault, Outcome};
+use crate::engine::tape::{Graph, Leaf, Loss, StepTape, cross_entropy, linear};
+use crate::engine::update::clip;
+use crate::engine::{Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
+use crate::fl::{
+    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor, World,
+};
+use crate::spec::catalog::{Field, Type};
+use dfdx::prelude::*;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Wu et al., Nature Communications 2022.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FedKd {
+    variant: Variant,
+    student_learning_rate: Option<f64>,
+    t_start: f64,
+    t_end: f64,
+    rank: Option<Rank>,
+    compresses: Option<Compresses>,
+}
+
+/// How many singular values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Rank {
+    Full,
+    Pfllib,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Compresses {
+    Weights,
+    Updates,
+}
+
+/// The student that the server sends; absent before the first round.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sent(Option<Params<f32>>);
+
+impl State for Sent {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        self.0.visit("sent", visitor);
+    }
+}
+
+/// The student, and the map from its features to the teacher's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Apprentice {
+    student: Option<Model>,
+    bridge: Option<Model>,
+}
+
+impl State for Apprentice {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        for (name, model) in [("student", &mut self.student), ("bridge", &mut self.bridge)] {
+            if let Some(model) = model {
+                visitor.model(name, model);
+            }
+        }
+    }
+}
+
+/// A compressed student, multiplied out, and the floats that it takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Compressed {
+    student: Params<f32>,
+    floats: u64,
+}
+
+impl Default for Compressed {
+    fn default() -> Self {
+        Self { student: Params::from(Vec::new()), floats: 0 }
+    }
+}
+
+impl State for Compressed {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        visitor.params("student", &mut self.student);
+        visitor.count("floats", &mut self.floats);
+    }
+}
+
+/// The gradients of teacher, student and map are clipped to this norm, each by itself.
+const CLIP: f32 = 10.0;
+
+impl FedKd {
+    /// The share of the squared singular values to keep: grows linearly over the rounds.
+    fn energy(&self, round: u64, rounds: u64) -> f64 {
+        self.t_start + round as f64 / rounds.saturating_sub(1).max(1) as f64 * (self.t_end - self.t_start)
+    }
+
+    /// How many of the singular values, of which `squares` holds the sums of squares, hold `energy`.
+    fn kept(&self, squares: &[f64], energy: f64) -> usize {
+        let total: f64 = squares.iter().sum();
+        let mut sum = 0.0;
+        let sums = squares.iter().map(|square| {
+            sum += square;
+            sum
+        });
+        match self.variant.choose(self.rank, Rank::Pfllib, Rank::Full) {
+            Rank::Full => sums.take_while(|sum| *sum < energy * total).count().saturating_add(1).min(squares.len()),
+            // All of them are never allowed; where that would be needed, nothing is sent.
+            Rank::Pfllib => {
+                let short = sums.take_while(|sum| *sum <= energy * total).count() + 1;
+                if short < squares.len() { short } else { 0 }
+            }
+        }
+    }
+
+    /// Replaces each matrix by one of lower rank. A convolution's kernels keep equally many singular values each.
+    fn compress(&self, layout: &Layout, params: &mut Params<f32>, energy: f64) -> Outcome<u64> {
+        let mut floats = 0;
+        for entry in &layout.entries {
+            let (rows, columns) = match entry.shape[..] {
+                [rows, columns] if rows > 1 => (rows, columns),
+                [outputs, _, rows, columns] if outputs > 1 => (rows, columns),
+                _ => {
+                    floats += entry.range.len() as u64;
+                    continue;
+                }
+            };
+            let mut values = layout.export(params, entry);
+            let spectra: Option<Vec<Spectrum>> = values.chunks_exact(rows * columns).map(|m| Spectrum::of(m, rows, columns)).collect();
+            let spectra = spectra.unwrap_or_default();
+            let mut squares = vec![0.0; rows.min(columns)];
+            for spectrum in &spectra {
+                squares.iter_mut().zip(&spectrum.squares).for_each(|(sum, square)| *sum += square);
+            }
+            // Nothing to cut in zeros; a diverged tensor has no singular values.
+            if squares.iter().all(|square| *square == 0.0) {
+                floats += entry.range.len() as u64;
+                continue;
+            }
+            let rank = self.kept(&squares, energy);
+            for (matrix, spectrum) in values.chunks_exact_mut(rows * columns).zip(&spectra) {
+                spectrum.truncate(matrix, rank);
+            }
+            floats += (spectra.len() * rank * (rows + columns + 1)) as u64;
+            layout.import(params, entry, &values)?;
+        }
+        Ok(floats)
+    }
+
+    /// The compressed `student`, or the sum of `before` and the compressed change since.
+    fn packed(&self, layout: &Layout, student: &Params<f32>, before: &Params<f32>, energy: f64) -> Outcome<Compressed> {
+        let mut student = student.clone();
+        let updates = self.variant.choose(self.compresses, Compresses::Weights, Compresses::Updates) == Compresses::Updates;
+        if updates {
+            student.iter_mut().zip(before.iter()).for_each(|(p, before)| *p -= before);
+        }
+        let floats = self.compress(layout, &mut student, energy)?;
+        if updates {
+            student.iter_mut().zip(before.iter()).for_each(|(p, before)| *p += before);
+        }
+        Ok(Compressed { student, floats })
+    }
+
+    /// The rate of the student and its decay.
+    fn student_rate(&self, trainer: &Trainer<'_>) -> f32 {
+        trainer.decayed(self.student_learning_rate.unwrap_or(trainer.world.settings.learning_rate))
+    }
+}
+
+/// The sum of both losses: s + (KL to the student + KL to the teacher + twice the distance of the features) / s, where s is the sum
+/// of both cross-entropies.
+fn mutual(graphs: &[Graph], labels: &[u32], bridge: &Leaf) -> Loss {
+    let [teacher, student] = graphs else { unreachable!("the joint graph has a teacher and a student") };
+    let right = cross_entropy(teacher.logits(), labels) + cross_entropy(student.logits(), labels);
+    let distance = teacher.features() - linear(student.features(), bridge.traced(), None);
+    let close =
+        divergence(teacher.logits(), student.logits()) + divergence(student.logits(), teacher.logits()) + distance.square().mean() * 2.0;
+    close / right.retaped::<StepTape>() + right
+}
+
+impl Algorithm for FedKd {
+    type Server = Sent;
+    type Client = Apprentice;
+    type Upload = Compressed;
+
+    fn describe() -> Description {
+        Description {
+            name: "fedkd",
+            title: "FedKD",
+            family: "knowledge distillation",
+            paper: "Wu et al., Communication-efficient federated learning via knowledge distillation, Nature Communications 13, 2022",
+            year: 2022,
+            personal: "the teacher, and the map W_h from the student's features to its own",
+            rule: "each step minimises, for teacher and student together, CE + CE + (KL + KL + 2 mean((f - W_h f')^2)) / (CE + CE); the \
+                   student is sent by the singular values that hold a share of energy that grows from t_start to t_end over the rounds, \
+                   and averaged uniformly",
+            differences: "PFLlib never keeps all singular values: where the share would need the last one it sends zeros, which wipes out \
+                          small heads and 3x3 kernels (`rank: pfllib`); so `paper` is the default here. The paper compresses the change \
+                          of a round (`compresses: updates`), PFLlib the weights. PFLlib misreads layers with three outputs; here they \
+                          are ordinary. Both ends of a round count the upload's floats as the download's",
+            fields: vec![
+                Variant::Paper.field(),
+                Field::optional("student_learning_rate", Type::positive(), "Learning rate of the student; absent: the clients' own.")
+                    .from("", "PFLlib's author (HtFLlib): equal"),
+                Field::with("t_start", Type::fraction(), 0.95, "Share of the squared singular values kept in the first round.")
+                    .from("T_start", "the authors' code"),
+                Field::with("t_end", Type::fraction(), 0.98, "The same in the last round.").from("T_end", "the authors' code"),
+                Field::optional(
+                    "rank",
+                    Type::Choice(&[
+                        ("full", "the fewest singular values that hold the share, at most all"),
+                        ("pfllib", "the same, but none instead of all, as PFLlib"),
+                    ]),
+                    "How many singular values are kept.",
+                ),
+                Field::optional(
+                    "compresses",
+                    Type::Choice(&[("updates", "the change since the broadcast, as the paper"), ("weights", "the weights, as PFLlib")]),
+                    "What is compressed.",
+                ),
+            ],
+            revision: 1,
+        }
+    }
+
+    /// The teacher stays; the student travels by itself.
+    fn shared(&self, _: &Entry) -> bool {
+        false
+    }
+
+    fn horizon(&self) -> bool {
+        true
+    }
+
+    fn traffic(&self, _: &Layout, upload: &mut Compressed, _: &Model) -> Traffic {
+        Traffic { down: upload.floats, up: upload.floats }
+    }
+
+    fn setup(&self, world: &World, _: &mut Server<Sent>, clients: &mut [Client<Apprentice>]) -> Outcome<()> {
+        let width = world.network().features();
+        let map = Layer::Linear { name: "fc".to_owned(), out: width, bias: false };
+        let bridge = world.module("bridge", Arc::new(Network::build(Shape::vector(width), vec![map], 0)?));
+        for client in clients {
+            client.state = Apprentice { student: Some(world.initial.clone()), bridge: Some(bridge.clone()) };
+        }
+        Ok(())
+    }
+
+    fn receive(&self, _: &mut Trainer<'_>, server: &Server<Sent>, client: &mut Client<Apprentice>) -> Outcome<()> {
+        if let (Some(sent), Some(student)) = (&server.state.0, &mut client.state.student) {
+            student.params = sent.clone();
+        }
+        Ok(())
+    }
+
+    fn local_update(&self, trainer: &mut Trainer<'_>, _: &Server<Sent>, client: &mut Client<Apprentice>) -> Outcome<()> {
+        let Apprentice { student: Some(student), bridge: Some(bridge) } = &mut client.state else { return Ok(()) };
+        let teacher = &mut client.model;
+        (teacher.training, student.training) = (true, true);
+        let mut optimisers = [trainer.optimiser(), trainer.optimiser(), trainer.optimiser()];
+        let (width, rate, student_rate) = (teacher.net.features(), trainer.rate(), self.student_rate(trainer));
+        for _ in 0..trainer.epochs() {
+            trainer.pass(trainer.training(), |trainer, batch| {
+                let map = Leaf::new(bridge.params.to_vec(), width, width);
+                let objective = Objective::joint(|graphs, labels| Ok(mutual(graphs, labels, &map)));
+                trainer.gradients(&mut [&mut *teacher, &mut *student], batch, &objective, Parts::All)?;
+                let [for_teacher, for_student, for_map] = &mut optimisers;
+                trainer.apply(0, teacher, Update::new(for_teacher).clip(CLIP));
+                trainer.apply(1, student, Update::new(for_student).clip(CLIP).rate(student_rate));
+                let mut gradient = map.gradient();
+                clip(&mut [&mut gradient], CLIP);
+                for_map.step(&mut bridge.params, &gradient, rate, 0..width * width, &[]);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn upload(&self, trainer: &mut Trainer<'_>, server: &Server<Sent>, client: &mut Client<Apprentice>) -> Outcome<Compressed> {
+        let world = trainer.world;
+        let Some(student) = &client.state.student else { return Ok(Compressed::default()) };
+        let before = server.state.0.as_ref().unwrap_or(&world.initial.params);
+        self.packed(world.layout(), &student.params, before, self.energy(trainer.round(), world.settings.rounds))
+    }
+
+    fn aggregate(
+        &self,
+        trainer: &mut Trainer<'_>,
+        server: &mut Server<Sent>,
+        uploads: &[Uploaded<Compressed>],
+        round: &Aggregation<'_>,
+    ) -> Outcome<()> {
+        let world = trainer.world;
+        let share = 1.0 / uploads.len() as f32;
+        let mean = &mut server.global.params;
+        mean.fill(0.0);
+        for upload in uploads {
+            mean.iter_mut().zip(upload.extra.student.iter()).for_each(|(mean, p)| *mean += share * p);
+        }
+        let before = server.state.0.as_ref().unwrap_or(&world.initial.params);
+        let sent = self.packed(world.layout(), mean, before, self.energy(round.round, round.rounds))?;
+        server.state.0 = Some(sent.student);
+        Ok(())
+    }
+
+    /// The teacher's loss.
+    fn train_loss(
+        &self,
+        _: usize,
+        trainer: &mut Trainer<'_>,
+        _: &Server<Sent>,
+        client: &Client<Apprentice>,
+        batch: &mut Batch,
+    ) -> Outcome<Option<f64>> {
+        let Apprentice { student: Some(student), bridge: Some(bridge) } = &client.state else { return Ok(None) };
+        let (features, own) = trainer.forward(&mut Model { training: false, ..client.model.clone() }, batch)?;
+        let (of_student, taught) = trainer.forward(&mut Model { training: false, ..student.clone() }, batch)?;
+        let right = trainer.cross_entropy(&own, &batch.y);
+        let both = right + trainer.cross_entropy(&taught, &batch.y);
+        let mapped = trainer.head(bridge, &of_student, batch.rows());
+        let squares: f64 = features.iter().zip(&mapped).map(|(f, m)| f64::from(f - m).powi(2)).sum();
+        let distance = (squares / features.len() as f64) as f32;
+        let classes = client.model.net.classes();
+        Ok(Some(f64::from(right + (divergence_of(&own, &taught, classes) + distance) / both)))
+    }
+
+    fn evaluation_effect(&self, client: &mut Client<Apprentice>) {
+        client.model.training = false;
+    }
+
+    fn adopt(&self, _: &mut Trainer<'_>, _: &Server<Sent>, _: &mut Client<Apprentice>) -> Outcome<()> {
+        Err(Fault::stage("new clients are not defined for `fedkd`")
+            .help("set `new_clients: 0`: a teacher comes from a client's own training"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kd(variant: Variant) -> FedKd {
+        FedKd { variant, student_learning_rate: None, t_start: 0.9, t_end: 1.0, rank: None, compresses: None }
+    }
+
+    #[test]
+    fn pfllib_sends_nothing_where_the_last_singular_value_is_needed() {
+        let squares = [8.0, 1.0, 1.0];
+        assert_eq!([0.5, 0.85, 0.95, 1.0].map(|energy| kd(Variant::Paper).kept(&squares, energy)), [1, 2, 3, 3]);
+        assert_eq!([0.5, 0.85, 0.95, 1.0].map(|energy| kd(Variant::Pfllib).kept(&squares, energy)), [1, 2, 0, 0]);
+        // A single singular value is never sent.
+        assert_eq!(kd(Variant::Pfllib).kept(&[1.0], 0.1), 0);
+    }
+
+    #[test]
+    fn the_energy_grows_from_the_first_round_to_the_last() {
+        let energies: Vec<f64> = (0..3).map(|round| kd(Variant::Paper).energy(round, 3)).collect();
+        assert!(energies.iter().zip([0.9, 0.95, 1.0]).all(|(a, b)| (a - b).abs() < 1e-12), "{energies:?}");
+        assert!((kd(Variant::Paper).energy(0, 1) - 0.9).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,4 @@
+//! Small numerics on plain slices: no tensors, no models.
+
+pub mod low_rank;
+pub mod simplex;

@@ -1,0 +1,178 @@
+//! Every stage for every combination of the axes that it reads, with effective parameters; and the order of the stages.
+
+use super::cells::{ABSENT, Cells, scope_of};
+use super::check::{Cache, Checker, Reference};
+use super::diagnostic::{At, Diagnostic, Problems};
+use super::expr::Scope;
+use super::node::{Node, Place, short};
+use super::params::Params;
+use super::pipeline::{Instance, Stage};
+use super::stages::{RunOptions, StageCode, run_options};
+use super::vars::Vars;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Evaluates and checks every stage for every combination of the axes that it reads.
+pub(super) struct Instances<'a, 'e> {
+    pub vars: &'a Vars<'e>,
+    pub cells: &'a Cells,
+    pub constants: &'a Scope<'a>,
+    pub problems: &'a mut Problems,
+}
+
+/// After so many errors in a stage, its other combinations are not looked at.
+const ENOUGH: usize = 20;
+
+struct Draft {
+    instances: Vec<(Params, Vec<Reference>, RunOptions)>,
+    instance_of: Vec<u32>,
+    axes: Vec<usize>,
+}
+
+impl<'e> Instances<'_, 'e> {
+    /// The stages in order, or `None` after an error.
+    pub fn all(mut self, stages: &[StageCode<'e, '_>]) -> Option<Vec<Stage>> {
+        let kinds: BTreeMap<&str, &'static str> = stages.iter().map(|stage| (stage.name.as_str(), stage.kind.name)).collect();
+        let mut cache = Cache::default();
+        let drafts: Vec<Draft> = stages.iter().map(|stage| self.stage(stage, &kinds, &mut cache)).collect();
+        let order = self.order(stages, &drafts)?;
+        if self.problems.errors() > 0 {
+            return None;
+        }
+        let mut position = vec![0; stages.len()];
+        order.iter().enumerate().for_each(|(new, old)| position[*old] = new);
+        let index: HashMap<&str, usize> = stages.iter().enumerate().map(|(i, stage)| (stage.name.as_str(), position[i])).collect();
+        let mut sorted: Vec<(usize, Stage)> = stages
+            .iter()
+            .zip(drafts)
+            .enumerate()
+            .map(|(i, (stage, draft))| {
+                let instances = draft
+                    .instances
+                    .into_iter()
+                    .map(|(params, references, options)| Instance {
+                        params: Arc::new(params),
+                        inputs: references.into_iter().filter_map(|r| Some((r.slot, *index.get(r.stage.as_str())?, r.outputs))).collect(),
+                        options,
+                    })
+                    .collect();
+                let kind = stage.kind.name;
+                (position[i], Stage { name: stage.name.clone(), kind, axes: draft.axes, instances, instance_of: draft.instance_of })
+            })
+            .collect();
+        sorted.sort_by_key(|(position, _)| *position);
+        Some(sorted.into_iter().map(|(_, stage)| stage).collect())
+    }
+
+    fn stage(&mut self, stage: &StageCode<'e, '_>, kinds: &BTreeMap<&str, &'static str>, cache: &mut Cache) -> Draft {
+        let mut names = BTreeSet::new();
+        stage.names(&mut names);
+        let reads = self.vars.reads(&names);
+        let axes: Vec<usize> =
+            self.cells.axes.iter().enumerate().filter(|(_, axis)| reads.axes.contains(&axis.name)).map(|(index, _)| index).collect();
+        let mut from_expressions = HashSet::new();
+        stage.expression_places(&mut from_expressions);
+        let mut draft = Draft { instances: Vec::new(), instance_of: Vec::with_capacity(self.cells.cells.len()), axes };
+        let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
+        let before = self.problems.errors();
+        let nothing = vec![vec![ABSENT; self.cells.axes.len()]];
+        // Without sound cells the stage is still checked, but for what the axes would bring.
+        let cells = if self.cells.sound { &self.cells.cells } else { &nothing };
+        for cell in cells {
+            let key: Vec<u32> = draft.axes.iter().map(|axis| cell[*axis]).collect();
+            if let Some(instance) = known.get(&key) {
+                draft.instance_of.push(*instance);
+                continue;
+            }
+            let mut scope = scope_of(&self.cells.axes, self.vars, self.constants, &reads, cell, self.problems);
+            if !self.cells.sound {
+                scope.broken.extend(draft.axes.iter().map(|axis| self.cells.axes[*axis].name.as_str()));
+                scope.broken.extend(reads.varying.iter().map(String::as_str));
+            }
+            let first = self.problems.len();
+            let params = stage.eval(&scope, self.problems);
+            let options: BTreeMap<&'static str, Node> =
+                stage.options.iter().map(|(name, code)| (*name, code.eval(&scope, self.problems))).collect();
+            let mut checker = Checker {
+                stage: &stage.name,
+                stages: kinds,
+                inherited: &stage.inherited,
+                cache,
+                problems: self.problems,
+                references: Vec::new(),
+            };
+            let params = checker.stage(&stage.kind.shape, &params);
+            let references = checker.references;
+            let options = run_options(&stage.name, &options, self.problems);
+            for problem in self.problems.since(first) {
+                if let (At::Place(place), false) = (problem.at, draft.axes.is_empty())
+                    && problem.label.is_empty()
+                    && from_expressions.contains(&place)
+                {
+                    problem.label = format!("in the cell {}", self.cells.label(cell, &draft.axes));
+                }
+            }
+            let instance = u32::try_from(draft.instances.len()).unwrap_or(u32::MAX);
+            draft.instances.push((params, references, options));
+            draft.instance_of.push(instance);
+            known.insert(key, instance);
+            if self.problems.errors() >= before + ENOUGH {
+                break;
+            }
+        }
+        draft
+    }
+
+    /// The stages in an order in which each comes after those that it needs, otherwise as in the text.
+    fn order(&mut self, stages: &[StageCode<'e, '_>], drafts: &[Draft]) -> Option<Vec<usize>> {
+        let index: HashMap<&str, usize> = stages.iter().enumerate().map(|(i, stage)| (stage.name.as_str(), i)).collect();
+        let mut needs: Vec<BTreeMap<usize, Place>> = vec![BTreeMap::new(); stages.len()];
+        for (i, draft) in drafts.iter().enumerate() {
+            for reference in draft.instances.iter().flat_map(|(_, references, _)| references) {
+                if let Some(target) = index.get(reference.stage.as_str()) {
+                    needs[i].entry(*target).or_insert(reference.place);
+                }
+            }
+        }
+        let mut order = Vec::new();
+        let mut placed = vec![false; stages.len()];
+        while order.len() < stages.len() {
+            let next = (0..stages.len()).find(|i| !placed[*i] && needs[*i].keys().all(|need| placed[*need]));
+            if let Some(next) = next {
+                placed[next] = true;
+                order.push(next);
+                continue;
+            }
+            let mut path = vec![(0..stages.len()).find(|i| !placed[*i])?];
+            let circle = loop {
+                let last = path[path.len() - 1];
+                let next = *needs[last].keys().find(|need| !placed[**need])?;
+                match path.iter().position(|i| *i == next) {
+                    Some(start) => break path.split_off(start),
+                    None => path.push(next),
+                }
+            };
+            let names: Vec<&str> = circle.iter().chain([&circle[0]]).map(|i| stages[*i].name.as_str()).collect();
+            let at = needs[circle[circle.len() - 1]][&circle[0]];
+            self.problems.push(
+                Diagnostic::error("cycle", format!("stages need each other: {}", names.join(" -> ")))
+                    .at(at)
+                    .label("this closes the circle")
+                    .help("one of them must do without the other"),
+            );
+            return None;
+        }
+        Some(order)
+    }
+}
+
+impl Cells {
+    /// `alpha=0.1, seed=0`.
+    fn label(&self, cell: &[u32], axes: &[usize]) -> String {
+        let parts = axes.iter().filter_map(|axis| {
+            let axis_values = &self.axes[*axis];
+            Some(format!("{}={}", axis_values.name, short(axis_values.values.get(cell[*axis] as usize)?)))
+        });
+        parts.collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,140 @@
+//! Bad input: each kind is refused with a message, its place, what to do, and the documented exit code.
+
+use crate::space::Space;
+
+#[test]
+fn mistakes_in_a_pipeline_are_shown_where_they_are() {
+    let space = Space::new();
+    for (name, from, to, message, place) in [
+        ("unknown key", "clients: 3", "cleints: 3", "unknown parameter `cleints`", "bad.yaml:9:64"),
+        ("wrong type", "clients: 3", "clients: many", "must be an integer of at least 1, found text `many`", "bad.yaml:9:73"),
+        ("missing stage", "partition: split", "partition: splitt", "needs `splitt`, which is not a stage", "bad.yaml:11:58"),
+        ("self reference", "{data: data, kind: d", "{data: split, kind: d", "stage `split` needs itself", "bad.yaml:9:29"),
+        ("wrong kind of stage", "{data: data, kind: d", "{data: run, kind: d", "but `run` is of kind `train`", "bad.yaml:9:29"),
+        ("unused axis", "algorithm: \"{{ algorithm }}\"", "algorithm: fedavg", "no stage reads the axis `algorithm`", "bad.yaml:5:5"),
+        ("unused variable", "{rounds: 2}", "{rounds: 2, n: 1}", "nothing reads the variable `n`", "bad.yaml:2:19"),
+        ("unknown variable", "{{ rounds }}", "{{ round }}", "`round` is neither a variable nor an axis", "bad.yaml:11:85"),
+        ("empty axis", "seed: {range: [0, 2]}", "seed: []", "axis `seed` has no values", "bad.yaml:6:11"),
+        ("duplicate key", "sweep:", "vars: {rounds: 3}\nsweep:", "the key `vars` is there twice", "bad.yaml:3:1"),
+        ("tab", "    algorithm: [", "\talgorithm: [", "a tab indents this line", "bad.yaml:5:1"),
+        ("alpha 0", "alpha: 0.5", "alpha: 0", "must be a number above 0, found 0", "bad.yaml:9:59"),
+        ("unknown algorithm", "fedavg, ditto", "fedavg, dito", "no `algorithm` of the name `dito`", "bad.yaml:5:25"),
+        ("axis left out", ", over: seed", "", "does not say what becomes of the axis `seed`", "bad.yaml:13:3"),
+        ("table of nothing", "rows: algorithm", "rows: algoritm", "names `algoritm`, which is not an axis", "bad.yaml:13:47"),
+    ] {
+        space.changed("bad.yaml", from, to);
+        let done = space.run(&["run", "bad.yaml"]);
+        assert_eq!(done.code, 3, "{name}: {done:?}");
+        for text in ["error: ", message, place] {
+            assert!(done.err.contains(text), "{name}: `{text}` is not in\n{}", done.err);
+        }
+        assert_eq!(done.out, "", "{name}");
+    }
+    assert!(!space.path("cache").exists(), "nothing was run, so nothing was made");
+}
+
+#[test]
+fn a_stage_that_needs_itself_is_refused() {
+    let space = Space::new();
+    space.write(
+        "bad.yaml",
+        "stages:\n  a: {partition: {data: b, kind: iid, clients: 2}}\n  b: {dataset: {name: optdigits}}\n  \
+         run: {train: {algorithm: fedavg, partition: run, model: run, rounds: 1}}\n",
+    );
+    space.run(&["check", "bad.yaml"]).fails(3, &["error: ", "stage `run` needs itself", "bad.yaml:4:"]);
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once_and_as_json() {
+    let space = Space::new();
+    space.write("bad.yaml", &crate::space::SMALL.replace("clients: 3", "cleints: 3").replace("rows: algorithm", "rows: algoritm"));
+    let people = space.run(&["check", "bad.yaml"]);
+    people.fails(3, &["`cleints`", "`algoritm`", "did you mean `clients`?", "did you mean `algorithm`?"]);
+    let done = space.run(&["check", "bad.yaml", "--output", "json"]);
+    assert_eq!(done.code, 3);
+    let json = done.json();
+    assert_eq!(json["valid"], false);
+    let messages = json["messages"].as_array().expect("a list");
+    assert_eq!((&messages[0]["line"], &messages[0]["column"], &messages[0]["code"]), (&9.into(), &64.into(), &"unknown-key".into()));
+}
+
+#[test]
+fn an_unquoted_expression_is_understood() {
+    let space = Space::new();
+    space.changed("bare.yaml", "\"{{ rounds }}\"", "{{ rounds }}");
+    space.run(&["check", "bare.yaml"]).ok();
+}
+
+#[test]
+fn the_command_line_is_checked_too() {
+    let space = Space::new();
+    for (arguments, texts) in [
+        (&["run"][..], &["error: "][..]),
+        (&["rum", "small.yaml"], &["unrecognized subcommand", "run"]),
+        (&["run", "small.yaml", "--set", "ronds=3"], &["`ronds` is not a variable", "did you mean `rounds`?"]),
+        (&["run", "small.yaml", "--set", "rounds"], &["lacks a `=`"]),
+        (&["run", "small.yaml", "--sweep", "seed=0..3", "--set", "seed=1"], &["`seed` is an axis"]),
+        (&["run", "small.yaml", "--where", "algorithm == 'x'"], &["no cell fits `--where`"]),
+        (&["run", "small.yaml", "-j", "0"], &["error: invalid value '0'"]),
+        (&["run", "small.yaml", "--device", "gpu"], &["write `cpu` or `cuda:N`"]),
+        (&["run", "small.yaml", "--timeout", "soon"], &["write seconds as a number"]),
+        (&["run", "small.yaml", "-f", "rum"], &["`rum` is not a stage of the pipeline", "did you mean `run`?"]),
+        (&["run", "small.yaml", "-f", "run[seed=7]"], &["no stage is called `run[seed=7]`", "`seed` is one of `0`, `1`"]),
+        (&["why", "small.yaml", "run[alpha=1]"], &["`run` does not read `alpha`; its axes are `algorithm`, `seed`"]),
+        (&["why", "small.yaml", "run", "--sweep", "seed=0..3"], &["`run` means 6 stages"]),
+        (&["table", "small.yaml", "--format", "latx"], &["`latx` is not a format of tables", "did you mean `latex`?"]),
+        (&["table", "small.yaml", "--name", "acuracy"], &["did you mean `accuracy`?"]),
+        (&["algorithms", "ditttto"], &["there is no algorithm `ditttto`"]),
+        (&["new", "x.yaml", "--template", "single"], &["`single`"]),
+        (&["-C", "nowhere", "runs"], &["cannot work in `nowhere`"]),
+    ] {
+        let done = space.run(arguments);
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{arguments:?}: {done:?}");
+        for text in texts {
+            assert!(done.err.contains(text), "{arguments:?}: `{text}` is not in\n{}", done.err);
+        }
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let space = Space::new();
+    space.run(&["run", "nothere.yaml"]).fails(4, &["there is no file `nothere.yaml`", "help: "]);
+    std::fs::create_dir(space.path("folder")).expect("writable");
+    space.run(&["check", "folder"]).fails(4, &["`folder` is a folder"]);
+    std::fs::write(space.path("latin1.yaml"), b"name: caf\xe9\n").expect("writable");
+    space.run(&["check", "latin1.yaml"]).fails(4, &["is not UTF-8 text"]);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused_before_anything_runs() {
+    let space = Space::new();
+    let done = space.run(&["run", "small.yaml", "--device", "cuda:7"]);
+    done.fails(5, &["error: ", "`cuda:7`", "help: "]);
+    assert_eq!(space.files("cache/rec").len(), 0);
+}
+
+#[test]
+fn more_clients_than_samples_fails_the_stage() {
+    let space = Space::new();
+    space.changed("bad.yaml", "clients: 3", "clients: 601");
+    let done = space.run(&["run", "bad.yaml", "-k"]);
+    done.fails(1, &["error: `clients` is 601, but the data set has 600 samples", "--> split[seed=0] and 1 other stage", "help: "]);
+    assert!(done.err.contains("2 failed, 4 blocked"), "{}", done.err);
+    assert!(done.out.contains("4 of 4 samples failed"), "{}", done.out);
+    let table = space.run(&["table", "bad.yaml"]).ok();
+    assert!(table.contains("4 of 4 samples failed"), "the failure is remembered: {table}");
+}
+
+#[test]
+fn data_files_that_are_missing_say_where_they_belong() {
+    let space = Space::new();
+    space.changed("bad.yaml", "{name: optdigits, limit: 600}", "{name: mnist}");
+    let done = space.run(&["run", "bad.yaml", "--data", "."]);
+    done.fails(4, &["`mnist`", "train-images-idx3-ubyte.gz", "--data DIR"]);
+    std::fs::create_dir(space.path("MNIST")).expect("writable");
+    for name in ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"] {
+        space.write(&format!("MNIST/{name}"), "not pictures");
+    }
+    space.run(&["run", "bad.yaml", "--data", "."]).fails(4, &["train-images-idx3-ubyte"]);
+}

@@ -1,0 +1,10 @@
+//! The program from the outside: what it prints where, and with which exit code it ends.
+//!
+//! Each test has a folder of its own and runs a small pipeline on the digits that ship with the program.
+
+mod commands;
+mod invalid;
+mod runs;
+mod signals;
+mod space;
+mod store;

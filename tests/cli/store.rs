@@ -1,0 +1,110 @@
+//! Trouble with the store: said clearly where it stops the run, repaired where it does not.
+
+use crate::space::{STAGES, Space};
+use std::fs;
+
+fn make_writable(path: &std::path::Path) {
+    let mut permissions = fs::metadata(path).expect("it is there").permissions();
+    #[expect(clippy::permissions_set_readonly_false, reason = "the file is in a temporary folder")]
+    permissions.set_readonly(false);
+    fs::set_permissions(path, permissions).expect("ours");
+}
+
+#[test]
+fn a_store_that_cannot_be_written_stops_the_run_before_it_starts() {
+    let space = Space::new();
+    space.write("file", "not a folder");
+    space.run(&["run", "small.yaml", "--cache", "file"]).fails(4, &["error: ", "`", "help: "]);
+    space.run(&["run", "small.yaml", "--cache", "file/below"]).fails(4, &["error: "]);
+    space.run(&["run", "small.yaml", "--cache", "/proc/pflpipe"]).fails(4, &["error: ", "/proc/pflpipe"]);
+}
+
+#[test]
+fn a_newer_store_is_refused() {
+    let space = Space::new();
+    space.run(&["run", "small.yaml"]).ok();
+    fs::write(space.path("cache/version"), "99\n").expect("writable");
+    for arguments in [&["run", "small.yaml"][..], &["plan", "small.yaml"], &["cache", "info"]] {
+        space.run(arguments).fails(4, &["error: ", "99", "help: "]);
+    }
+}
+
+#[test]
+fn damaged_records_objects_and_indices_are_run_again() {
+    let space = Space::new();
+    let want = space.run(&["run", "small.yaml"]).ok();
+
+    let records = space.files("cache/rec");
+    make_writable(&records[0]);
+    fs::write(&records[0], "nonsense").expect("writable");
+    let done = space.run(&["run", "small.yaml"]);
+    assert!(done.err.contains("warning: ") && done.err.contains("1 executed, 8 cached"), "{}", done.err);
+    assert_eq!(done.ok(), want);
+
+    let objects = space.files("cache/cas");
+    let largest = objects.iter().max_by_key(|path| fs::metadata(path).expect("it is there").len()).expect("objects");
+    make_writable(largest);
+    fs::write(largest, "cut").expect("writable");
+    let done = space.run(&["run", "small.yaml"]);
+    assert!(done.err.contains("warning: ") && !done.err.contains("0 executed"), "{}", done.err);
+    assert_eq!(done.ok(), want);
+
+    fs::write(space.path("cache/index.sqlite"), "this is not SQLite").expect("writable");
+    let done = space.run(&["run", "small.yaml"]);
+    assert!(done.err.contains(&format!("0 executed, {STAGES} cached")), "{}", done.err);
+    assert_eq!(done.ok(), want);
+}
+
+#[test]
+fn verify_finds_what_nobody_has_read() {
+    let space = Space::new();
+    space.run(&["run", "small.yaml"]).ok();
+    assert!(space.run(&["cache", "verify"]).ok().contains("all is well"));
+    let object = &space.files("cache/cas")[0];
+    make_writable(object);
+    let mut bytes = fs::read(object).expect("readable");
+    bytes[0] ^= 1;
+    fs::write(object, bytes).expect("writable");
+    let done = space.run(&["cache", "verify"]);
+    assert_eq!(done.code, 4);
+    assert!(done.out.contains("damaged: "), "{}", done.out);
+    assert!(!space.run(&["run", "small.yaml"]).err.contains(" 0 executed"));
+    assert!(space.run(&["cache", "verify"]).ok().contains("all is well"));
+}
+
+#[test]
+fn results_are_listed_pinned_moved_and_collected() {
+    let space = Space::new();
+    let want = space.run(&["run", "small.yaml"]).ok();
+    assert_eq!(space.run(&["cache", "ls", "--output", "json"]).json().as_array().map(Vec::len), Some(STAGES));
+    let info = space.run(&["cache", "info", "--output", "json"]).json();
+    assert_eq!((&info["results"]["train"], &info["runs"]), (&4.into(), &1.into()));
+
+    let key = space.run(&["cache", "ls", "--kind", "dataset", "--output", "quiet"]).ok().trim().to_owned();
+    space.run(&["cache", "pin", &key, "--note", "for the paper"]).ok();
+    assert!(space.run(&["cache", "ls"]).ok().contains("pinned: for the paper"));
+    space.run(&["cache", "unpin", &key]).ok();
+    space.run(&["cache", "pin", "zz"]).fails(2, &["no result has a key that begins with `zz`"]);
+
+    assert!(space.run(&["cache", "export", "all.tar"]).ok().contains("9 results"));
+    assert!(space.run(&["cache", "import", "all.tar", "--cache", "other"]).ok().contains("9 new"));
+    assert!(space.run(&["cache", "import", "all.tar", "--cache", "other"]).ok().contains("0 new, 9 there already"));
+    let done = space.run(&["run", "small.yaml", "--cache", "other"]);
+    assert!(done.err.contains("0 executed"), "{}", done.err);
+    assert_eq!(done.ok(), want);
+
+    assert!(space.run(&["cache", "gc", "--dry-run"]).ok().contains("would free"));
+    space.run(&["cache", "gc"]).ok();
+    assert!(space.run(&["run", "small.yaml"]).err.contains("0 executed"), "the last runs keep their results");
+    space.run(&["cache", "rebuild-index"]).ok();
+    space.run(&["cache", "info", "--cache", "nowhere"]).fails(4, &["there is no store at `nowhere`"]);
+    assert!(!space.path("nowhere").exists());
+}
+
+#[test]
+fn the_environment_names_the_store() {
+    let space = Space::new();
+    let output = space.program(&["run", "small.yaml"]).env("PFLPIPE_CACHE", "elsewhere").output().expect("it starts");
+    assert!(output.status.success());
+    assert!(space.path("elsewhere/version").exists() && !space.path("cache").exists());
+}
