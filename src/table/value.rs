@@ -152,7 +152,7 @@ impl Table {
     ///
     /// Means that are equal as shown share a rank, for a reader could not tell why one of two equal numbers is bold. A cell with
     /// failed or diverged samples is not compared: the mean of its survivors would flatter it. A column in which fewer than two
-    /// cells can be compared has no best.
+    /// cells can be compared, or all are equal, has no best.
     #[must_use]
     pub fn ranks(&self) -> Vec<Vec<Rank>> {
         let mut ranks = vec![vec![Rank::None; self.columns.len()]; self.rows.len()];
@@ -172,7 +172,7 @@ impl Table {
                 Some((row, stats.mean, quantity.write(stats.mean)))
             })
             .collect();
-        if means.len() < 2 {
+        if means.windows(2).all(|pair| pair[0].2 == pair[1].2) {
             return;
         }
         let best = leader(quantity.best, means.iter());
@@ -297,7 +297,7 @@ pub(crate) mod tests {
     fn ties_as_shown_share_a_rank() {
         use Rank::{Best as First, None, Second};
         assert_eq!(ranks(Best::Max, "a x 0.85851\nb x 0.85849\nc x 0.2\nd x 0.2\ne x 0.1"), [First, First, Second, Second, None]);
-        assert_eq!(ranks(Best::Max, "a x 0.5\nb x 0.5"), [First, First]);
+        assert_eq!(ranks(Best::Max, "a x 0.5\nb x 0.5"), [None, None]);
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub struct Metric {
 /// A tensor in the order of the reference.
 #[derive(Clone, Debug)]
 pub struct Tensor {
+    pub shape: Vec<usize>,
     pub values: Vec<f32>,
 }
 
@@ -119,7 +120,7 @@ fn read_file(path: &Path) -> Result<(BTreeMap<String, String>, BTreeMap<String, 
             safetensors::Dtype::U8 => raw.iter().map(|v| f32::from(*v)).collect(),
             other => panic!("{name}: unexpected type {other:?}"),
         };
-        (name, Tensor { values })
+        (name, Tensor { shape: view.shape().to_vec(), values })
     });
     Ok((header, tensors.collect()))
 }

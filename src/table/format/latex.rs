@@ -84,7 +84,8 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("\\textless{}"),
             '>' => out.push_str("\\textgreater{}"),
             '|' => out.push_str("\\textbar{}"),
-            '"' => out.push_str("\\textquotedbl{}"),
+            // `\textquotedbl` is not in the default encoding.
+            '"' => out.push_str("''"),
             '±' => out.push_str("$\\pm$"),
             c if c.is_control() => out.push(' '),
             c => match GREEK.iter().find(|(letter, _)| *letter == c) {
@@ -145,6 +146,7 @@ mod tests {
 
     #[test]
     fn special_characters_become_commands() {
+        assert_eq!(escaped("\"q\""), "''q''");
         assert_eq!(escaped("a_b & 50% ~ \\x{λ}"), "a\\_b \\& 50\\% \\textasciitilde{} \\textbackslash{}x\\{$\\lambda$\\}");
     }
 }
