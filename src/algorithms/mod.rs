@@ -4,20 +4,32 @@
 //! [`Algorithms::with`].
 
 mod ditto;
+mod fd;
 mod fedala;
 mod fedas;
 mod fedavg;
 mod fedbn;
+mod fedcp;
 mod fedcross;
 mod feddbe;
 mod fedgen;
+mod fedgh;
 mod fedkd;
+mod fedlc;
+mod fedntd;
 mod fedpac;
+mod fedpcl;
 mod fedper;
+mod fedproto;
 mod fedprox;
 mod fedrep;
+mod fedrod;
+mod fml;
+mod gpfl;
 mod local;
+mod moon;
 mod perfedavg;
+mod pflda;
 mod scaffold;
 mod shared;
 
@@ -52,11 +64,23 @@ pub fn all() -> Algorithms {
         entry::<fedper::FedPer>(),
         entry::<fedrep::FedRep>(),
         entry::<fedbn::FedBn>(),
+        entry::<fedrod::FedRod>(),
+        entry::<fedproto::FedProto>(),
+        entry::<moon::Moon>(),
         entry::<fedgen::FedGen>(),
+        entry::<fd::Fd>(),
         entry::<fedala::FedAla>(),
         entry::<fedpac::FedPac>(),
+        entry::<fml::Fml>(),
         entry::<fedkd::FedKd>(),
+        entry::<fedpcl::FedPcl>(),
+        entry::<fedcp::FedCp>(),
+        entry::<gpfl::Gpfl>(),
+        entry::<fedntd::FedNtd>(),
+        entry::<fedgh::FedGh>(),
         entry::<feddbe::FedDbe>(),
+        entry::<pflda::PflDa>(),
+        entry::<fedlc::FedLc>(),
         entry::<fedas::FedAs>(),
         entry::<fedcross::FedCross>(),
     ])

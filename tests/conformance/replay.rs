@@ -172,8 +172,7 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
         if owner == "model" || mapping::left_out(&run.algorithm, name) {
             continue;
         }
-        let end = rest.find(['.', '[']).unwrap_or(rest.len());
-        let (attribute, item) = rest.split_at(end);
+        let (attribute, item) = mapping::attribute(&run.algorithm, rest);
         let client = owner.strip_prefix("client").and_then(|c| c.parse::<usize>().ok());
         let source = mapping::source(&run.algorithm, client.is_none(), attribute).ok_or_else(|| format!("`{rest}` is not mapped"))?;
         let (leaves, leaf) = match source {

@@ -5,4 +5,5 @@ mod corners;
 mod determinism;
 mod golden;
 mod reductions;
+mod reductions_features;
 mod small;
