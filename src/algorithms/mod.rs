@@ -26,6 +26,7 @@ mod fedrep;
 mod fedrod;
 mod fml;
 mod gpfl;
+mod lgfedavg;
 mod local;
 mod moon;
 mod perfedavg;
@@ -71,6 +72,7 @@ pub fn all() -> Algorithms {
         entry::<fd::Fd>(),
         entry::<fedala::FedAla>(),
         entry::<fedpac::FedPac>(),
+        entry::<lgfedavg::LgFedAvg>(),
         entry::<fml::Fml>(),
         entry::<fedkd::FedKd>(),
         entry::<fedpcl::FedPcl>(),
