@@ -12,6 +12,7 @@ mod fedbn;
 mod fedcp;
 mod fedcross;
 mod feddbe;
+mod feddyn;
 mod fedgen;
 mod fedgh;
 mod fedkd;
@@ -67,6 +68,7 @@ pub fn all() -> Algorithms {
         entry::<fedbn::FedBn>(),
         entry::<fedrod::FedRod>(),
         entry::<fedproto::FedProto>(),
+        entry::<feddyn::FedDyn>(),
         entry::<moon::Moon>(),
         entry::<fedgen::FedGen>(),
         entry::<fd::Fd>(),
