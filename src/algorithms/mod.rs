@@ -8,6 +8,7 @@ mod fd;
 mod fedala;
 mod fedas;
 mod fedavg;
+mod fedbabu;
 mod fedbn;
 mod fedcp;
 mod fedcross;
@@ -70,6 +71,7 @@ pub fn all() -> Algorithms {
         entry::<fedproto::FedProto>(),
         entry::<feddyn::FedDyn>(),
         entry::<moon::Moon>(),
+        entry::<fedbabu::FedBabu>(),
         entry::<fedgen::FedGen>(),
         entry::<fd::Fd>(),
         entry::<fedala::FedAla>(),
