@@ -6,6 +6,7 @@
 mod ditto;
 mod fd;
 mod fedala;
+mod fedamp;
 mod fedas;
 mod fedavg;
 mod fedbabu;
@@ -62,6 +63,7 @@ pub fn all() -> Algorithms {
         entry::<local::Local>(),
         entry::<perfedavg::PerFedAvg>(),
         entry::<fedprox::FedProx>(),
+        entry::<fedamp::FedAmp>(),
         entry::<scaffold::Scaffold>(),
         entry::<ditto::Ditto>(),
         entry::<fedper::FedPer>(),
