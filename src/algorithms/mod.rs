@@ -19,6 +19,7 @@ mod fedgen;
 mod fedgh;
 mod fedkd;
 mod fedlc;
+mod fedmtl;
 mod fedntd;
 mod fedpac;
 mod fedpcl;
@@ -61,6 +62,7 @@ pub fn all() -> Algorithms {
     Algorithms(vec![
         entry::<fedavg::FedAvg>(),
         entry::<local::Local>(),
+        entry::<fedmtl::FedMtl>(),
         entry::<perfedavg::PerFedAvg>(),
         entry::<fedprox::FedProx>(),
         entry::<fedamp::FedAmp>(),
