@@ -34,6 +34,7 @@ mod lgfedavg;
 mod local;
 mod moon;
 mod perfedavg;
+mod pfedme;
 mod pflda;
 mod scaffold;
 mod shared;
@@ -64,6 +65,7 @@ pub fn all() -> Algorithms {
         entry::<local::Local>(),
         entry::<fedmtl::FedMtl>(),
         entry::<perfedavg::PerFedAvg>(),
+        entry::<pfedme::PFedMe>(),
         entry::<fedprox::FedProx>(),
         entry::<fedamp::FedAmp>(),
         entry::<scaffold::Scaffold>(),
