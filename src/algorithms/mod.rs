@@ -3,6 +3,7 @@
 //! Adding one takes a file and a line in [`all`]. From outside this crate, implement [`Algorithm`] and add it with
 //! [`Algorithms::with`].
 
+mod apfl;
 mod ditto;
 mod fd;
 mod fedala;
@@ -68,6 +69,7 @@ pub fn all() -> Algorithms {
         entry::<pfedme::PFedMe>(),
         entry::<fedprox::FedProx>(),
         entry::<fedamp::FedAmp>(),
+        entry::<apfl::Apfl>(),
         entry::<scaffold::Scaffold>(),
         entry::<ditto::Ditto>(),
         entry::<fedper::FedPer>(),
