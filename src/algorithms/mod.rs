@@ -25,6 +25,7 @@ mod fedntd;
 mod fedpac;
 mod fedpcl;
 mod fedper;
+mod fedphp;
 mod fedproto;
 mod fedprox;
 mod fedrep;
@@ -74,6 +75,7 @@ pub fn all() -> Algorithms {
         entry::<ditto::Ditto>(),
         entry::<fedper::FedPer>(),
         entry::<fedrep::FedRep>(),
+        entry::<fedphp::FedPhp>(),
         entry::<fedbn::FedBn>(),
         entry::<fedrod::FedRod>(),
         entry::<fedproto::FedProto>(),
