@@ -16,6 +16,7 @@ mod fedcp;
 mod fedcross;
 mod feddbe;
 mod feddyn;
+mod fedfomo;
 mod fedgen;
 mod fedgh;
 mod fedkd;
@@ -69,6 +70,7 @@ pub fn all() -> Algorithms {
         entry::<perfedavg::PerFedAvg>(),
         entry::<pfedme::PFedMe>(),
         entry::<fedprox::FedProx>(),
+        entry::<fedfomo::FedFomo>(),
         entry::<fedamp::FedAmp>(),
         entry::<apfl::Apfl>(),
         entry::<scaffold::Scaffold>(),
