@@ -4,6 +4,7 @@
 //! [`Algorithms::with`].
 
 mod apfl;
+mod apple;
 mod ditto;
 mod fd;
 mod fedala;
@@ -84,6 +85,7 @@ pub fn all() -> Algorithms {
         entry::<feddyn::FedDyn>(),
         entry::<moon::Moon>(),
         entry::<fedbabu::FedBabu>(),
+        entry::<apple::Apple>(),
         entry::<fedgen::FedGen>(),
         entry::<fd::Fd>(),
         entry::<fedala::FedAla>(),
