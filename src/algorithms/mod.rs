@@ -18,6 +18,7 @@ mod fedcross;
 mod feddbe;
 mod feddyn;
 mod fedfomo;
+mod fedgc;
 mod fedgen;
 mod fedgh;
 mod fedkd;
@@ -91,6 +92,7 @@ pub fn all() -> Algorithms {
         entry::<fedala::FedAla>(),
         entry::<fedpac::FedPac>(),
         entry::<lgfedavg::LgFedAvg>(),
+        entry::<fedgc::FedGc>(),
         entry::<fml::Fml>(),
         entry::<fedkd::FedKd>(),
         entry::<fedpcl::FedPcl>(),
