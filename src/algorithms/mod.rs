@@ -13,6 +13,7 @@ mod fedas;
 mod fedavg;
 mod fedbabu;
 mod fedbn;
+mod fedcac;
 mod fedcp;
 mod fedcross;
 mod feddbe;
@@ -101,6 +102,7 @@ pub fn all() -> Algorithms {
         entry::<fedntd::FedNtd>(),
         entry::<fedgh::FedGh>(),
         entry::<feddbe::FedDbe>(),
+        entry::<fedcac::FedCac>(),
         entry::<pflda::PflDa>(),
         entry::<fedlc::FedLc>(),
         entry::<fedas::FedAs>(),
