@@ -187,14 +187,13 @@ impl<'a> Trainer<'a> {
         let world = self.world;
         let shard = world.shard(self.client());
         let mut samples = if pass.order == Order::Test { &shard.test[..] } else { &shard.train[..] };
+        if let Order::Window { start, len } | Order::ShuffledWindow { start, len } = pass.order {
+            samples = &samples[start.min(samples.len())..(start + len).min(samples.len())];
+        }
         let order = match pass.order {
-            Order::Shuffled => Some(world.streams.order(self.moment(), samples.len())),
+            Order::Shuffled | Order::ShuffledWindow { .. } => Some(world.streams.order(self.moment(), samples.len())),
             Order::Measuring => Some(world.streams.measuring_order(self.moment(), samples.len())),
-            Order::Window { start, len } => {
-                samples = &samples[start.min(samples.len())..(start + len).min(samples.len())];
-                None
-            }
-            Order::Stored | Order::Test => None,
+            Order::Window { .. } | Order::Stored | Order::Test => None,
         };
         let mut batch = std::mem::take(&mut self.worker.batch);
         let mut chosen: Vec<u32> = Vec::with_capacity(pass.size.min(samples.len()));
@@ -276,7 +275,8 @@ impl<'a> Trainer<'a> {
         loss
     }
 
-    /// The gradients of one or several models in a joint graph; read them with [`Trainer::gradient`] or use [`Trainer::apply`].
+    /// The gradients of one or several models, each for itself by cross-entropy or in a joint graph, and the (summed) loss; read them
+    /// with [`Trainer::gradient`] or use [`Trainer::apply`].
     ///
     /// A model whose input is not a sample, but whose base is empty (a module), gets what the objective gives to its head.
     ///
@@ -289,13 +289,17 @@ impl<'a> Trainer<'a> {
             grad.clear();
             grad.resize(model.params.len(), 0.0);
         }
+        let mut losses = 1;
         let loss = match objective {
             Objective::CrossEntropy => {
-                let model = &mut *models[0];
-                engine.forward(0, model, &batch.x, batch.rows())?;
-                let loss = loss::cross_entropy(engine.logits(0), &batch.y, model.net.classes(), d_logits);
-                engine.backward(0, model, Some(d_logits), None, parts, &mut grads[0])?;
-                loss
+                losses = models.len();
+                let mut sum = 0.0;
+                for (slot, (model, grad)) in models.iter_mut().zip(grads.iter_mut()).enumerate() {
+                    engine.forward(slot, model, &batch.x, batch.rows())?;
+                    sum += loss::cross_entropy(engine.logits(slot), &batch.y, model.net.classes(), d_logits);
+                    engine.backward(slot, model, Some(d_logits), None, parts, grad)?;
+                }
+                sum
             }
             Objective::Custom(loss) => {
                 let count = models.len();
@@ -315,7 +319,7 @@ impl<'a> Trainer<'a> {
             }
         };
         self.tally.loss += f64::from(loss) * batch.rows() as f64;
-        self.tally.rows += batch.rows() as u64;
+        self.tally.rows += (batch.rows() * losses) as u64;
         self.tally.gradients += models.len() as u64;
         Ok(loss)
     }

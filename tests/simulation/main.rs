@@ -6,4 +6,5 @@ mod determinism;
 mod golden;
 mod reductions;
 mod reductions_features;
+mod reductions_models;
 mod small;

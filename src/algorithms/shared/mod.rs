@@ -10,4 +10,5 @@ pub(crate) mod newcomers;
 pub(crate) mod normed;
 pub(crate) mod probe;
 pub(crate) mod prototypes;
+pub(crate) mod pull;
 pub(crate) mod variant;
