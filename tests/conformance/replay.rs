@@ -256,7 +256,7 @@ fn find(fixture: &Fixture, leaves: &[(String, Leaf)], leaf: &str, item: &str, re
         return find(fixture, leaves, &format!("{leaf}{which}]"), rest, reference);
     }
     // A tensor in a map of a model's: `[fc.weight]`.
-    let inner = item.strip_prefix('[').and_then(|i| i.strip_suffix(']'));
+    let inner = item.strip_prefix('[').and_then(|i| i.strip_suffix(']')).filter(|inner| !inner.contains(']'));
     let index = inner.and_then(|i| i.parse::<usize>().ok());
     let item = inner.filter(|_| index.is_none()).unwrap_or(item);
     match value(leaf) {

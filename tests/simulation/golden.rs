@@ -53,11 +53,8 @@ fn results_change_only_with_a_raised_revision() {
         let losses = run.history.series("train_loss").into_iter().map(|(_, loss)| loss);
         let sample: Vec<f64> = losses.chain(run.global.params.iter().step_by(100).map(|v| f64::from(*v))).collect();
         if bless {
-            let entry = golden.algorithms.entry(case.key()).or_insert_with(|| Entry {
-                revision,
-                digests: BTreeMap::new(),
-                sample: sample.clone(),
-            });
+            let entry =
+                golden.algorithms.entry(case.key()).or_insert_with(|| Entry { revision, digests: BTreeMap::new(), sample: sample.clone() });
             if entry.revision != revision {
                 *entry = Entry { revision, digests: BTreeMap::new(), sample: sample.clone() };
             }
