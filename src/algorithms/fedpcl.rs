@@ -43,7 +43,7 @@ pub(crate) struct Everybody {
 
 impl State for Everybody {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
-        self.global.visit("global", visitor);
+        self.global.visit("protos", visitor);
         self.clients.visit("clients", visitor);
     }
 }

@@ -63,10 +63,8 @@ impl Algorithm for FedProto {
                           Nothing is predicted before the first prototypes arrive",
             fields: vec![
                 Variant::Pfllib.field(),
-                Field::with("lambda", Type::non_negative(), 10.0, "Weight of the alignment of features with prototypes.").from(
-                    "lambda",
-                    "PFLlib's author for this form of the loss (FedTGP issue 3, HtFLlib); the FedProto code's default is 1",
-                ),
+                Field::with("lambda", Type::non_negative(), 10.0, "Weight of the alignment of features with prototypes.")
+                    .from("lambda", "PFLlib's author (FedTGP issue 3, HtFLlib); 1 in FedProto's code"),
                 Field::optional("weighted", Type::Bool, "Whether a client counts by its samples of the class instead of once."),
                 Field::optional(
                     "collect",

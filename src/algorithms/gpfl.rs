@@ -204,10 +204,20 @@ impl Algorithm for Gpfl {
                           learning rate leaves the modules out, here it acts on all",
             fields: vec![
                 Variant::Pfllib.field(),
-                Field::with("lambda", Type::non_negative(), 0.01, "Weight of the magnitude-level guidance.")
-                    .from("lambda", "the authors' script for CNN and MLP; 0.0001 for ResNet-18 and fastText"),
-                Field::with("mu", Type::non_negative(), 0.1, "Weight decay of embeddings and valve.")
-                    .from("mu", "the authors' script for CNN and MLP; 0 for ResNet-18 and fastText, 1 for HAR-CNN"),
+                Field::with(
+                    "lambda",
+                    Type::non_negative(),
+                    0.01,
+                    "Weight of the magnitude-level guidance. The authors use 0.0001 for ResNet-18 and fastText.",
+                )
+                .from("lambda", "the authors' script for CNN and MLP"),
+                Field::with(
+                    "mu",
+                    Type::non_negative(),
+                    0.1,
+                    "Weight decay of embeddings and valve. The authors use 0 for ResNet-18 and fastText, 1 for HAR-CNN.",
+                )
+                .from("mu", "the authors' script for CNN and MLP"),
                 Field::optional(
                     "magnitude",
                     Type::Choice(&[

@@ -61,10 +61,13 @@ impl Algorithm for PflDa {
                           clients start from the initial base and the global head; PFLlib leaves the global head unused for them",
             fields: vec![
                 Variant::Paper.field(),
-                Field::with("lambda", Type::non_negative(), 0.1, "Length of the pull of the personal to the global head.").from(
+                Field::with(
                     "lambda",
-                    "no published value: the norm is not squared, so its gradient has this length everywhere; small against cross-entropy's",
-                ),
+                    Type::non_negative(),
+                    0.1,
+                    "Weight of ||h - g||, whose gradient has this length everywhere: keep it small against that of cross-entropy.",
+                )
+                .from("lambda", "no published value"),
                 Field::optional("pull", Type::Bool, "Whether the distance between the heads has a gradient."),
             ],
             revision: 1,
