@@ -42,7 +42,7 @@ fn distances(features: &[f32], labels: &[u32], prototypes: &Prototypes) -> (f32,
     let mut gradient = vec![0.0; features.len()];
     let mut value = 0.0;
     for ((row, gradient), label) in features.chunks_exact(width).zip(gradient.chunks_exact_mut(width)).zip(labels) {
-        let Some(prototype) = prototypes.get(&(*label as usize)) else { continue };
+        let Some(prototype) = prototypes.get(*label as usize) else { continue };
         let same = labels.iter().filter(|other| *other == label).count();
         let scale = 1.0 / (same * width) as f32;
         for ((f, p), gradient) in row.iter().zip(prototype).zip(gradient) {
@@ -144,11 +144,12 @@ impl Algorithm for FedAs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     #[test]
     fn each_class_of_a_batch_counts_alike() {
-        let prototypes = BTreeMap::from([(0, vec![0.0]), (1, vec![1.0])]);
+        let mut means = ClassMeans::default();
+        means.add(&[0.0, 1.0], &[0, 1]);
+        let prototypes = means.means();
         // Class 0: mean of 1 and 9; class 1: 4; class 2 has no prototype.
         let (value, gradient) = distances(&[1.0, 3.0, 3.0, 8.0], &[0, 0, 1, 2], &prototypes);
         assert_eq!((value, gradient), (9.0, vec![1.0, 3.0, 4.0, 0.0]));

@@ -1,6 +1,6 @@
 //! FedPAC: features are aligned by common prototypes, and each client's head becomes the best combination of all heads.
 
-use super::shared::prototypes::{ClassMeans, Prototypes, alignment};
+use super::shared::prototypes::{ClassMeans, Prototype, Prototypes, alignment};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::base::numerics::simplex;
@@ -12,7 +12,6 @@ use crate::fl::{
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 /// Xu, Tong, Huang, ICLR 2023, Algorithm 1.
 #[derive(Debug, Deserialize)]
@@ -78,14 +77,12 @@ impl State for Statistics {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Upload {
     prototypes: Prototypes,
-    counts: BTreeMap<usize, u64>,
     statistics: Statistics,
 }
 
 impl State for Upload {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
         self.prototypes.visit("prototypes", visitor);
-        self.counts.visit("counts", visitor);
         self.statistics.visit(visitor);
     }
 }
@@ -106,14 +103,14 @@ impl Statistics {
             means.add(&features, &batch.y);
             Ok(())
         })?;
-        let counts = means.counts();
-        let total: u64 = counts.values().sum();
+        let means = means.means();
+        let total: u64 = means.iter().map(|own| own.count).sum();
         let (mut h, mut v) = (vec![0.0; classes * width], 0.0);
-        for (class, mean) in means.means() {
-            let share = counts[&class] as f32 / total as f32;
+        for Prototype { class, count, mean } in means.ascending() {
+            let share = *count as f32 / total as f32;
             let row = &mut h[class * width..][..width];
-            row.iter_mut().zip(&mean).for_each(|(h, m)| *h = share * m);
-            v += f64::from(share) * squares[class] / counts[&class] as f64;
+            row.iter_mut().zip(mean).for_each(|(h, m)| *h = share * m);
+            v += f64::from(share) * squares[*class] / *count as f64;
             v -= row.iter().map(|h| f64::from(*h).powi(2)).sum::<f64>();
         }
         Ok(Self { h, v: v / trainer.samples().max(1) as f64 })
@@ -240,8 +237,7 @@ impl Algorithm for FedPac {
             means.add(&trainer.forward(&mut client.model, batch)?.0, &batch.y);
             Ok(())
         })?;
-        let counts = means.counts();
-        Ok(Upload { prototypes: means.means(), counts, statistics: client.state.clone() })
+        Ok(Upload { prototypes: means.means(), statistics: client.state.clone() })
     }
 
     fn aggregate(
@@ -252,14 +248,7 @@ impl Algorithm for FedPac {
         _: &Aggregation<'_>,
     ) -> Outcome<()> {
         let by_samples = self.variant.choose(self.prototypes, Weights::Uniform, Weights::Samples) == Weights::Samples;
-        let mut means = ClassMeans::default();
-        for Upload { prototypes, counts, .. } in uploads.iter().map(|upload| &upload.extra) {
-            for (class, prototype) in prototypes {
-                let count = if by_samples { counts[class] } else { 1 };
-                means.add_weighted(*class, prototype, count as f32, count);
-            }
-        }
-        server.state.0 = means.means();
+        server.state.0 = Prototypes::mean_of(uploads.iter().map(|upload| &upload.extra.prototypes), by_samples);
         weighted_mean(&mut server.global, uploads, |upload| upload.weight, |layer| self.averaged(layer));
         Ok(())
     }

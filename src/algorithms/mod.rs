@@ -3,21 +3,45 @@
 //! Adding one takes a file and a line in [`all`]. From outside this crate, implement [`Algorithm`] and add it with
 //! [`Algorithms::with`].
 
+mod apfl;
+mod apple;
 mod ditto;
+mod fd;
 mod fedala;
+mod fedamp;
 mod fedas;
 mod fedavg;
+mod fedbabu;
 mod fedbn;
+mod fedcac;
+mod fedcp;
 mod fedcross;
 mod feddbe;
+mod feddyn;
+mod fedfomo;
+mod fedgc;
 mod fedgen;
+mod fedgh;
 mod fedkd;
+mod fedlc;
+mod fedmtl;
+mod fedntd;
 mod fedpac;
+mod fedpcl;
 mod fedper;
+mod fedphp;
+mod fedproto;
 mod fedprox;
 mod fedrep;
+mod fedrod;
+mod fml;
+mod gpfl;
+mod lgfedavg;
 mod local;
+mod moon;
 mod perfedavg;
+mod pfedme;
+mod pflda;
 mod scaffold;
 mod shared;
 
@@ -45,18 +69,42 @@ pub fn all() -> Algorithms {
     Algorithms(vec![
         entry::<fedavg::FedAvg>(),
         entry::<local::Local>(),
+        entry::<fedmtl::FedMtl>(),
         entry::<perfedavg::PerFedAvg>(),
+        entry::<pfedme::PFedMe>(),
         entry::<fedprox::FedProx>(),
+        entry::<fedfomo::FedFomo>(),
+        entry::<fedamp::FedAmp>(),
+        entry::<apfl::Apfl>(),
         entry::<scaffold::Scaffold>(),
         entry::<ditto::Ditto>(),
         entry::<fedper::FedPer>(),
         entry::<fedrep::FedRep>(),
+        entry::<fedphp::FedPhp>(),
         entry::<fedbn::FedBn>(),
+        entry::<fedrod::FedRod>(),
+        entry::<fedproto::FedProto>(),
+        entry::<feddyn::FedDyn>(),
+        entry::<moon::Moon>(),
+        entry::<fedbabu::FedBabu>(),
+        entry::<apple::Apple>(),
         entry::<fedgen::FedGen>(),
+        entry::<fd::Fd>(),
         entry::<fedala::FedAla>(),
         entry::<fedpac::FedPac>(),
+        entry::<lgfedavg::LgFedAvg>(),
+        entry::<fedgc::FedGc>(),
+        entry::<fml::Fml>(),
         entry::<fedkd::FedKd>(),
+        entry::<fedpcl::FedPcl>(),
+        entry::<fedcp::FedCp>(),
+        entry::<gpfl::Gpfl>(),
+        entry::<fedntd::FedNtd>(),
+        entry::<fedgh::FedGh>(),
         entry::<feddbe::FedDbe>(),
+        entry::<fedcac::FedCac>(),
+        entry::<pflda::PflDa>(),
+        entry::<fedlc::FedLc>(),
         entry::<fedas::FedAs>(),
         entry::<fedcross::FedCross>(),
     ])

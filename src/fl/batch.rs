@@ -55,6 +55,13 @@ pub enum Order {
         /// Number of samples.
         len: usize,
     },
+    /// A fresh permutation of a window of the training set.
+    ShuffledWindow {
+        /// First position.
+        start: usize,
+        /// Number of samples.
+        len: usize,
+    },
     /// The test set as stored.
     Test,
 }

@@ -22,7 +22,7 @@ pub mod world;
 
 pub use algorithm::{Aggregation, Algorithm, Description, Traffic, When, Who};
 pub use arena::Arena;
-pub use batch::{Batch, Pass};
+pub use batch::{Batch, Order, Pass};
 pub use history::{Evaluation, History, Status};
 pub use objective::Objective;
 pub use parties::{Client, Server, Uploaded};

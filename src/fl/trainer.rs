@@ -187,14 +187,13 @@ impl<'a> Trainer<'a> {
         let world = self.world;
         let shard = world.shard(self.client());
         let mut samples = if pass.order == Order::Test { &shard.test[..] } else { &shard.train[..] };
+        if let Order::Window { start, len } | Order::ShuffledWindow { start, len } = pass.order {
+            samples = &samples[start.min(samples.len())..(start + len).min(samples.len())];
+        }
         let order = match pass.order {
-            Order::Shuffled => Some(world.streams.order(self.moment(), samples.len())),
+            Order::Shuffled | Order::ShuffledWindow { .. } => Some(world.streams.order(self.moment(), samples.len())),
             Order::Measuring => Some(world.streams.measuring_order(self.moment(), samples.len())),
-            Order::Window { start, len } => {
-                samples = &samples[start.min(samples.len())..(start + len).min(samples.len())];
-                None
-            }
-            Order::Stored | Order::Test => None,
+            Order::Window { .. } | Order::Stored | Order::Test => None,
         };
         let mut batch = std::mem::take(&mut self.worker.batch);
         let mut chosen: Vec<u32> = Vec::with_capacity(pass.size.min(samples.len()));
@@ -241,37 +240,86 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// The gradients of one or several models in a joint graph; read them with [`Trainer::gradient`] or use [`Trainer::apply`].
+    /// [`Trainer::descend`] that shows each batch between its gradient and its step: [`Trainer::features`] are then those that the
+    /// gradient was taken of.
+    ///
+    /// # Errors
+    /// A stage fault from a custom objective or from `watch`.
+    pub fn descend_watched(
+        &mut self,
+        model: &mut Model,
+        objective: &Objective<'_>,
+        mut watch: impl FnMut(&mut Trainer<'a>, &Model, &Batch) -> Outcome<()>,
+    ) -> Outcome<()> {
+        model.training = true;
+        let mut optimiser = self.optimiser();
+        for _ in 0..self.epochs {
+            self.pass(self.training(), |trainer, batch| {
+                trainer.gradients(&mut [&mut *model], batch, objective, Parts::All)?;
+                watch(trainer, model, batch)?;
+                trainer.apply(0, model, Update::new(&mut optimiser));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The value of an objective without a step, each model in its own mode. It does not count as training.
+    ///
+    /// # Errors
+    /// A stage fault from a custom objective.
+    pub fn loss(&mut self, models: &mut [&mut Model], batch: &Batch, objective: &Objective<'_>) -> Outcome<f32> {
+        let tally = self.tally;
+        let loss = self.gradients(models, batch, objective, Parts::Nothing);
+        self.tally = tally;
+        loss
+    }
+
+    /// The gradients of one or several models, each for itself by cross-entropy or in a joint graph, and the (summed) loss; read them
+    /// with [`Trainer::gradient`] or use [`Trainer::apply`].
+    ///
+    /// A model whose input is not a sample, but whose base is empty (a module), gets what the objective gives to its head.
     ///
     /// # Errors
     /// A stage fault from a custom objective.
     pub fn gradients(&mut self, models: &mut [&mut Model], batch: &Batch, objective: &Objective<'_>, parts: Parts) -> Outcome<f32> {
-        let Worker { engine, grads, d_logits, .. } = &mut *self.worker;
+        let Worker { engine, grads, d_logits, zeros, .. } = &mut *self.worker;
         grads.resize_with(grads.len().max(models.len()), Vec::new);
         for (grad, model) in grads.iter_mut().zip(models.iter()) {
             grad.clear();
             grad.resize(model.params.len(), 0.0);
         }
+        let mut losses = 1;
         let loss = match objective {
             Objective::CrossEntropy => {
-                let model = &mut *models[0];
-                engine.forward(0, model, &batch.x, batch.rows())?;
-                let loss = loss::cross_entropy(engine.logits(0), &batch.y, model.net.classes(), d_logits);
-                engine.backward(0, model, Some(d_logits), None, parts, &mut grads[0])?;
-                loss
+                losses = models.len();
+                let mut sum = 0.0;
+                for (slot, (model, grad)) in models.iter_mut().zip(grads.iter_mut()).enumerate() {
+                    engine.forward(slot, model, &batch.x, batch.rows())?;
+                    sum += loss::cross_entropy(engine.logits(slot), &batch.y, model.net.classes(), d_logits);
+                    engine.backward(slot, model, Some(d_logits), None, parts, grad)?;
+                }
+                sum
             }
             Objective::Custom(loss) => {
                 let count = models.len();
+                let rows = batch.rows();
+                let widest = models.iter().map(|model| rows * model.net.input().numel()).max().unwrap_or(0);
+                zeros.resize(zeros.len().max(widest), 0.0);
                 let mut branches: Vec<Branch<'_>> = models
                     .iter_mut()
                     .enumerate()
-                    .map(|(slot, model)| Branch { slot, model, x: &batch.x, rows: batch.rows(), parts })
+                    .map(|(slot, model)| {
+                        let len = rows * model.net.input().numel();
+                        let x = if len == batch.x.len() { &batch.x[..] } else { &zeros[..len] };
+                        Branch { slot, model, x, rows, parts }
+                    })
                     .collect();
                 engine.differentiate(&mut branches, &mut grads[..count], |graphs| loss(graphs, &batch.y))?
             }
         };
         self.tally.loss += f64::from(loss) * batch.rows() as f64;
-        self.tally.rows += batch.rows() as u64;
+        self.tally.rows += (batch.rows() * losses) as u64;
         self.tally.gradients += models.len() as u64;
         Ok(loss)
     }
@@ -280,6 +328,12 @@ impl<'a> Trainer<'a> {
     #[must_use]
     pub fn gradient(&self, index: usize) -> &[f32] {
         &self.worker.grads[index]
+    }
+
+    /// The features (rows x width) of the `index`-th model in the last [`Trainer::gradients`].
+    #[must_use]
+    pub fn features(&self, index: usize) -> &[f32] {
+        self.worker.engine.features(index)
     }
 
     /// Applies the gradient of the `index`-th model of the last [`Trainer::gradients`].
@@ -314,6 +368,16 @@ impl<'a> Trainer<'a> {
         let engine = &mut self.worker.engine;
         engine.forward(0, model, &batch.x, batch.rows())?;
         Ok((engine.features(0).to_vec(), engine.logits(0).to_vec()))
+    }
+
+    /// The features (rows x width) of a batch in the model's own mode; the head is left out.
+    ///
+    /// # Errors
+    /// A stage fault when the batch does not fit the model.
+    pub fn embed(&mut self, model: &mut Model, batch: &Batch) -> Outcome<Vec<f32>> {
+        let engine = &mut self.worker.engine;
+        engine.forward_base(0, model, &batch.x, batch.rows())?;
+        Ok(engine.features(0).to_vec())
     }
 
     /// The gradient of the model of the last [`Trainer::forward`] from those of its logits and features (row by row); read it with

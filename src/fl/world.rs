@@ -38,6 +38,8 @@ pub struct Worker {
     pub(super) engine: Engine<f32>,
     pub(super) grads: Vec<Vec<f32>>,
     pub(super) d_logits: Vec<f32>,
+    /// What a module sees in place of a batch.
+    pub(super) zeros: Vec<f32>,
     pub(super) batch: super::batch::Batch,
 }
 

@@ -124,6 +124,10 @@ fn algorithms_schema_completions_and_doctor() {
     assert_eq!((&ditto["fields"][0]["name"], &ditto["fields"][0]["symbol"]), (&"mu".into(), &"lambda".into()));
     let schema = space.run(&["schema"]).json();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let committed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/pipeline.schema.json");
+    let committed = std::fs::read_to_string(committed).expect("it is part of the project");
+    let committed: serde_json::Value = serde_json::from_str(&committed).expect("it is JSON");
+    assert!(committed == schema, "schemas/pipeline.schema.json is stale: write it anew with `just schema`");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(space.run(&["completions", shell]).ok().contains("pflpipe"));
     }

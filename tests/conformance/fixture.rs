@@ -23,9 +23,17 @@ pub struct Run {
     pub all_settings: Map<String, Value>,
     pub metrics: Vec<Metric>,
     #[serde(default)]
-    pub send: Vec<Value>,
+    pub send: Vec<Send>,
     pub input_scale: f32,
     pub alias: BTreeMap<String, String>,
+}
+
+/// FedFomo: the models that a client received in a round, in order.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Send {
+    pub round: u64,
+    pub client: u64,
+    pub ids: Vec<usize>,
 }
 
 /// One measured entry of a client.

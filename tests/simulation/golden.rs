@@ -1,6 +1,6 @@
 //! A small result of every algorithm, frozen: a result that changes without a raised revision fails here.
 //!
-//! `golden/results.json` holds, for each algorithm, its revision, a digest for each class of CPU on which it was made, and some
+//! `golden/results.json` holds, for each algorithm and variant, its revision, a digest for each class of CPU on which it was made, and some
 //! numbers that a CPU of another class must meet within a tolerance. After raising a revision, write it anew with
 //! `PFLPIPE_BLESS=1 cargo test --release --test simulation golden`.
 
@@ -53,23 +53,20 @@ fn results_change_only_with_a_raised_revision() {
         let losses = run.history.series("train_loss").into_iter().map(|(_, loss)| loss);
         let sample: Vec<f64> = losses.chain(run.global.params.iter().step_by(100).map(|v| f64::from(*v))).collect();
         if bless {
-            let entry = golden.algorithms.entry(case.name().to_owned()).or_insert_with(|| Entry {
-                revision,
-                digests: BTreeMap::new(),
-                sample: sample.clone(),
-            });
+            let entry =
+                golden.algorithms.entry(case.key()).or_insert_with(|| Entry { revision, digests: BTreeMap::new(), sample: sample.clone() });
             if entry.revision != revision {
                 *entry = Entry { revision, digests: BTreeMap::new(), sample: sample.clone() };
             }
             entry.digests.entry(class.to_owned()).or_insert(digest);
         }
-        let Some(entry) = golden.algorithms.get(case.name()) else { panic!("{}: no golden result: write the file anew", case.name()) };
-        assert_eq!(entry.revision, revision, "{}: its revision was raised: write the golden file anew", case.name());
+        let Some(entry) = golden.algorithms.get(&case.key()) else { panic!("{}: no golden result: write the file anew", case.key()) };
+        assert_eq!(entry.revision, revision, "{}: its revision was raised: write the golden file anew", case.key());
         match entry.digests.get(class) {
-            Some(golden) => assert_eq!(*golden, digest, "{}: its result changed: raise its revision", case.name()),
+            Some(golden) => assert_eq!(*golden, digest, "{}: its result changed: raise its revision", case.key()),
             None => {
                 for (golden, ours) in entry.sample.iter().zip(&sample) {
-                    assert!((golden - ours).abs() <= 1e-3 * golden.abs().max(1.0), "{}: {ours}, once {golden}", case.name());
+                    assert!((golden - ours).abs() <= 1e-3 * golden.abs().max(1.0), "{}: {ours}, once {golden}", case.key());
                 }
             }
         }

@@ -5,4 +5,6 @@ mod corners;
 mod determinism;
 mod golden;
 mod reductions;
+mod reductions_features;
+mod reductions_models;
 mod small;

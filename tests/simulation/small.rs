@@ -52,6 +52,10 @@ impl Case {
     pub fn name(&self) -> &str {
         self.algorithm["name"].as_str().expect("a name")
     }
+    /// Its name, and its variant where it has one.
+    pub fn key(&self) -> String {
+        self.algorithm.get("variant").and_then(Value::as_str).map_or_else(|| self.name().to_owned(), |v| format!("{} {v}", self.name()))
+    }
     /// With other settings.
     pub fn with(mut self, settings: Value) -> Self {
         self.settings.as_object_mut().expect("a map").extend(settings.as_object().expect("a map").clone());

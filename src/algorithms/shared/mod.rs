@@ -1,7 +1,14 @@
 //! Mathematics that several algorithms share, one subject a file.
 
+pub(crate) mod calibration;
 pub(crate) mod classes;
 pub(crate) mod distillation;
+pub(crate) mod flat;
+pub(crate) mod heads;
+pub(crate) mod mmd;
+pub(crate) mod newcomers;
+pub(crate) mod normed;
 pub(crate) mod probe;
 pub(crate) mod prototypes;
+pub(crate) mod pull;
 pub(crate) mod variant;

@@ -12,8 +12,8 @@ pub struct Spectrum {
     columns: usize,
     /// Squared singular values, descending, min(rows, columns) of them, none negative.
     pub squares: Vec<f64>,
-    /// One direction for each, each of length min(rows, columns), in the same order.
-    directions: Vec<f64>,
+    /// One direction for each, as columns in the same order.
+    directions: DMatrix<f64>,
 }
 
 impl Spectrum {
@@ -28,14 +28,13 @@ impl Spectrum {
             return None;
         }
         let n = rows.min(columns);
-        let wide: Vec<f64> = matrix.iter().map(|v| f64::from(*v)).collect();
-        let matrix = DMatrix::from_row_slice(rows, columns, &wide);
+        let matrix = DMatrix::from_row_iterator(rows, columns, matrix.iter().map(|v| f64::from(*v)));
         let product = if rows <= columns { &matrix * matrix.transpose() } else { matrix.transpose() * &matrix };
         let eigen = SymmetricEigen::try_new(product, f64::EPSILON, 1000 * (n + 1))?;
         let mut order: Vec<usize> = (0..n).collect();
         order.sort_by(|a, b| eigen.eigenvalues[*b].total_cmp(&eigen.eigenvalues[*a]).then(a.cmp(b)));
         let squares = order.iter().map(|i| eigen.eigenvalues[*i].max(0.0)).collect();
-        let directions = order.iter().flat_map(|i| eigen.eigenvectors.column(*i).iter().copied().collect::<Vec<_>>()).collect();
+        let directions = eigen.eigenvectors.select_columns(&order);
         Some(Self { rows, columns, squares, directions })
     }
 
@@ -49,34 +48,20 @@ impl Spectrum {
         if rank >= n {
             return;
         }
-        let kept: Vec<&[f64]> = self.directions.chunks_exact(n.max(1)).take(rank).collect();
-        let wide: Vec<f64> = matrix.iter().map(|v| f64::from(*v)).collect();
-        let mut result = vec![0.0f64; matrix.len()];
-        if rows <= columns {
-            let mut projected = vec![0.0f64; columns];
-            for direction in kept {
-                projected.fill(0.0);
-                for (weight, row) in direction.iter().zip(wide.chunks_exact(columns)) {
-                    add(&mut projected, *weight, row);
-                }
-                for (weight, row) in direction.iter().zip(result.chunks_exact_mut(columns)) {
-                    add(row, *weight, &projected);
-                }
-            }
+        // Onto the kept directions, or off the others where these are fewer.
+        let projection = if 2 * rank <= n {
+            let kept = self.directions.columns(0, rank);
+            kept * kept.transpose()
         } else {
-            for (row, result) in wide.chunks_exact(columns).zip(result.chunks_exact_mut(columns)) {
-                for direction in &kept {
-                    let weight = row.iter().zip(*direction).map(|(a, b)| a * b).sum();
-                    add(result, weight, direction);
-                }
-            }
+            let lost = self.directions.columns(rank, n - rank);
+            DMatrix::identity(n, n) - lost * lost.transpose()
+        };
+        let whole = DMatrix::from_row_iterator(rows, columns, matrix.iter().map(|v| f64::from(*v)));
+        let result = if rows <= columns { projection * whole } else { whole * projection };
+        for (row, values) in matrix.chunks_exact_mut(columns).zip(result.row_iter()) {
+            row.iter_mut().zip(values.iter()).for_each(|(v, r)| *v = *r as f32);
         }
-        matrix.iter_mut().zip(result).for_each(|(v, r)| *v = r as f32);
     }
-}
-
-fn add(target: &mut [f64], factor: f64, values: &[f64]) {
-    target.iter_mut().zip(values).for_each(|(target, value)| *target += factor * value);
 }
 
 #[cfg(test)]

@@ -1,0 +1,310 @@
+//! FedCP: a small policy network splits each feature vector into a personal part, which the personal head scores, and a global part,
+//! which a frozen global head scores.
+
+use super::shared::heads;
+use super::shared::mmd::mmd;
+use super::shared::newcomers;
+use super::shared::normed::{Norm, Normed, twice};
+use crate::base::Outcome;
+use crate::engine::tape::{Graph, Head, Loss, Traced, constant, cross_entropy, known};
+use crate::engine::{Entry, Layout, Model, Part, Parts};
+use crate::fl::algorithm::{copy_layers, weighted_mean};
+use crate::fl::streams::{Law, NoiseKind};
+use crate::fl::{
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor,
+    Who, World,
+};
+use crate::spec::catalog::{Field, Type};
+use serde::Deserialize;
+
+/// Zhang et al., KDD 2023, Algorithm 1.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FedCp {
+    lambda: f32,
+}
+
+/// The mean policy network.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Policy(Option<Normed>);
+
+impl State for Policy {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        if let Some(policy) = &mut self.0 {
+            policy.visit("policy", visitor);
+        }
+    }
+}
+
+/// A client's policy network, its frozen global head and the context, a summary of its personal head; `setup` fills them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Own {
+    policy: Option<Normed>,
+    global_head: Option<Model>,
+    context: Vec<f32>,
+}
+
+impl State for Own {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        if let (Some(policy), Some(head)) = (&mut self.policy, &mut self.global_head) {
+            policy.visit("policy", visitor);
+            head.visit("global_head", visitor);
+        }
+        self.context.visit("context", visitor);
+    }
+}
+
+/// The head and the policy network that a client sends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sent {
+    head: Vec<f32>,
+    policy: Option<Normed>,
+}
+
+impl State for Sent {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        self.head.visit("head", visitor);
+        if let Some(policy) = &mut self.policy {
+            policy.visit("policy", visitor);
+        }
+    }
+}
+
+/// The context divided by its norm.
+fn direction(context: &[f32]) -> Vec<f32> {
+    let norm = context.iter().map(|v| v * v).sum::<f32>().sqrt().max(1e-12);
+    context.iter().map(|v| v / norm).collect()
+}
+
+/// The sum over classes of the head's weights: for several dense layers, of their product.
+fn summary(model: &Model) -> Vec<f32> {
+    let layout = model.net.layout();
+    let mut sum = vec![1.0; model.net.classes()];
+    // A dense layer's weight is ordered (in, out) here.
+    for weight in layout.entries.iter().rev().filter(|entry| entry.part == Part::Head && entry.shape.len() == 2) {
+        let rows = model.params[weight.range.clone()].chunks_exact(sum.len());
+        sum = rows.map(|row| row.iter().zip(&sum).map(|(w, s)| w * s).sum()).collect();
+    }
+    sum
+}
+
+/// What takes part in the loss of one batch beside the models.
+struct Step {
+    norm: Norm,
+    /// The context's direction, once a row.
+    direction: Vec<f32>,
+    /// Noise of the personal minus noise of the global choice, row by row.
+    noise: Vec<f32>,
+    /// Features under the frozen global base.
+    frozen: Vec<f32>,
+}
+
+impl FedCp {
+    fn loss(&self, graphs: &[Graph], labels: &[u32], step: &Step, global_head: &Head) -> Loss {
+        let (model, policy, rows) = (&graphs[0], &graphs[1], labels.len());
+        let width = step.frozen.len() / rows;
+        let given = |values: &[f32]| constant(values.to_vec(), rows, width);
+        let choice = step.norm.apply(policy.head(model.features() * given(&step.direction))).relu();
+        let (own, other) = twice(choice);
+        let side = |choice: Traced, from: usize| choice.slice((0..rows, from..from + width));
+        let share = (side(own, 0) - side(other, width) + given(&step.noise)).sigmoid();
+        let (personal, again) = twice(model.features() * share);
+        let logits = model.head(personal) + global_head.apply(model.features() - again);
+        let features = model.features();
+        let (apart, gradient) = mmd(&features.as_vec(), &step.frozen, width);
+        cross_entropy(logits, labels) + known(features, apart, gradient) * self.lambda
+    }
+
+    /// The difference of two Gumbel variables for each of `count` choices.
+    fn noise(trainer: &mut Trainer<'_>, rows: usize, width: usize) -> Vec<f32> {
+        let mut noise = vec![0.0; 2 * rows * width];
+        trainer.noise(NoiseKind::Gumbel, &mut noise);
+        noise.chunks_exact(2 * width).flat_map(|row| row[..width].iter().zip(&row[width..]).map(|(own, other)| own - other)).collect()
+    }
+}
+
+impl Algorithm for FedCp {
+    type Server = Policy;
+    type Client = Own;
+    type Upload = Sent;
+
+    fn describe() -> Description {
+        Description {
+            name: "fedcp",
+            title: "FedCP",
+            family: "model splitting",
+            paper: "Zhang et al., FedCP: Separating Feature Information for Personalized Federated Learning via Conditional Policy, KDD 2023",
+            year: 2023,
+            personal: "base and head between broadcasts, the context",
+            rule: "client: min CE(h(r p) + h_g(r (1 - p)), y) + lambda MMD(r, r_g), where r are the features, r_g those of the frozen global \
+                   base, h_g the frozen global head, and p = softmax over two choices of the policy network on r * v/||v|| plus Gumbel \
+                   noise; then h_g <- (h + h_g)/2; base, h_g and policy are averaged as FedAvg; v is the sum over classes of h's weights",
+            differences: "the Gumbel noise acts in evaluation too, as in PFLlib. PFLlib applies neither its drop rate nor its decay of the \
+                          learning rate to this method; here both act",
+            fields: vec![
+                Field::with("lambda", Type::non_negative(), 5.0, "Weight of the discrepancy between local and global features.")
+                    .from("lambda", "the authors' run script"),
+            ],
+            revision: 1,
+        }
+    }
+
+    fn shared(&self, layer: &Entry) -> bool {
+        layer.part == Part::Base
+    }
+    /// The server sends at the end of a round.
+    fn receives(&self) -> Who {
+        Who::None
+    }
+
+    fn traffic(&self, layout: &Layout, upload: &mut Sent, _: &Model) -> Traffic {
+        let both = (layout.len + upload.policy.as_ref().map_or(0, Normed::len)) as u64;
+        Traffic { down: both, up: both }
+    }
+
+    fn setup(&self, world: &World, server: &mut Server<Policy>, clients: &mut [Client<Own>]) -> Outcome<()> {
+        newcomers::refuse(world, "fedcp")?;
+        let width = world.network().features();
+        let policy = Some(Normed::start(world, "policy", width, 2 * width)?);
+        let global_head = Some(heads::alone(&world.initial)?);
+        // Uniform in [0, 1).
+        let mut context = vec![0.0; width];
+        world.streams.initial("context", Law::Uniform(1.0), &mut context);
+        context.iter_mut().for_each(|v| *v = v.abs());
+        for client in clients {
+            client.state = Own { policy: policy.clone(), global_head: global_head.clone(), context: context.clone() };
+        }
+        server.state.0 = policy;
+        Ok(())
+    }
+
+    fn local_update(&self, trainer: &mut Trainer<'_>, server: &Server<Policy>, client: &mut Client<Own>) -> Outcome<()> {
+        let Client { model, state: Own { policy: Some(policy), global_head: Some(global_head), context }, .. } = client else {
+            return Ok(());
+        };
+        model.training = true;
+        let mut global = Model { training: true, ..server.global.clone() };
+        let (width, direction, frozen) = (model.net.features(), direction(context), Head::frozen(global_head));
+        let mut optimiser = trainer.optimiser();
+        let mut others = [trainer.optimiser(), trainer.optimiser(), trainer.optimiser()];
+        for _ in 0..trainer.epochs() {
+            trainer.pass(trainer.training(), |trainer, batch| {
+                let rows = batch.rows();
+                let noise = Self::noise(trainer, rows, width);
+                let step =
+                    Step { norm: policy.norm(), direction: direction.repeat(rows), noise, frozen: trainer.embed(&mut global, batch)? };
+                let objective = Objective::joint(|graphs, labels| Ok(self.loss(graphs, labels, &step, &frozen)));
+                trainer.gradients(&mut [&mut *model, &mut policy.linear], batch, &objective, Parts::All)?;
+                trainer.apply(0, model, Update::new(&mut optimiser));
+                policy.step(trainer, 1, &step.norm, &mut others, &[]);
+                Ok(())
+            })?;
+        }
+        drop(frozen);
+        let own = &model.params[model.net.layout().head()];
+        global_head.params.iter_mut().zip(own).for_each(|(global, own)| *global = 0.5 * own + 0.5 * *global);
+        Ok(())
+    }
+
+    fn upload(&self, _: &mut Trainer<'_>, _: &Server<Policy>, client: &mut Client<Own>) -> Outcome<Sent> {
+        let head = client.state.global_head.as_ref().map_or_else(Vec::new, |head| head.params.to_vec());
+        Ok(Sent { head, policy: client.state.policy.clone() })
+    }
+
+    fn aggregate(&self, _: &mut Trainer<'_>, server: &mut Server<Policy>, uploads: &[Uploaded<Sent>], _: &Aggregation<'_>) -> Outcome<()> {
+        weighted_mean(&mut server.global, uploads, |upload| upload.weight, |layer| self.shared(layer));
+        let range = server.global.net.layout().head();
+        let head = &mut server.global.params[range];
+        head.fill(0.0);
+        for upload in uploads {
+            let share = upload.weight as f32;
+            head.iter_mut().zip(&upload.extra.head).for_each(|(sum, v)| *sum += v * share);
+        }
+        if let Some(policy) = &mut server.state.0 {
+            policy.become_mean(uploads.iter().filter_map(|upload| Some((upload.extra.policy.as_ref()?, upload.weight))));
+        }
+        Ok(())
+    }
+
+    /// The base reaches everybody; global head, policy and a new context only those who took part.
+    fn distribute(&self, arena: &mut Arena<'_, Self>, _: &[Uploaded<Sent>]) -> Outcome<()> {
+        let ids = arena.ids(Who::All);
+        let mut head = heads::alone(&arena.server.global)?;
+        head.training = false;
+        arena.each(&ids, |trainer, server, client| {
+            copy_layers(&mut client.model, &server.global, |layer| self.shared(layer));
+            if trainer.position().is_some() {
+                client.state.context = summary(&client.model);
+                client.state.global_head = Some(head.clone());
+                client.state.policy = server.state.0.clone();
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// The sum of the two heads' logits.
+    fn scores(
+        &self,
+        _: usize,
+        trainer: &mut Trainer<'_>,
+        _: &Server<Policy>,
+        client: &Client<Own>,
+        batch: &mut Batch,
+    ) -> Outcome<Vec<f32>> {
+        let features = trainer.embed(&mut Model { training: false, ..client.model.clone() }, batch)?;
+        let rows = batch.rows();
+        let (Some(policy), Some(global_head)) = (&client.state.policy, &client.state.global_head) else {
+            return Ok(trainer.head(&client.model, &features, rows));
+        };
+        let width = features.len() / rows;
+        let direction = direction(&client.state.context);
+        let scaled: Vec<f32> = features.chunks_exact(width).flat_map(|row| row.iter().zip(&direction).map(|(r, v)| r * v)).collect();
+        let mut choice = trainer.head(&policy.linear, &scaled, rows);
+        policy.normalise(&mut choice);
+        let noise = Self::noise(trainer, rows, width);
+        let (mut personal, mut global) = (features.clone(), features);
+        let parts = personal.chunks_exact_mut(width).zip(global.chunks_exact_mut(width));
+        for ((parts, choice), noise) in parts.zip(choice.chunks_exact(2 * width)).zip(noise.chunks_exact(width)) {
+            let (own, other) = choice.split_at(width);
+            for ((((personal, global), own), other), noise) in parts.0.iter_mut().zip(parts.1).zip(own).zip(other).zip(noise) {
+                let share = 1.0 / (1.0 + (other.max(0.0) - own.max(0.0) - noise).exp());
+                *personal *= share;
+                *global -= *personal;
+            }
+        }
+        let mut logits = trainer.head(&client.model, &personal, rows);
+        let global = trainer.head(global_head, &global, rows);
+        logits.iter_mut().zip(global).for_each(|(z, g)| *z += g);
+        Ok(logits)
+    }
+
+    fn softmax_auc(&self, _: usize) -> bool {
+        true
+    }
+
+    /// The reference measures no training loss.
+    fn train_loss(&self, _: usize, _: &mut Trainer<'_>, _: &Server<Policy>, _: &Client<Own>, _: &mut Batch) -> Outcome<Option<f64>> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Layer, Network, Shape};
+    use std::sync::Arc;
+
+    #[test]
+    fn the_context_is_the_product_of_the_heads_weights_summed_over_classes() {
+        let layers = vec![Layer::linear("fc.0", 2), Layer::linear("fc.2", 3)];
+        let net = Arc::new(Network::build(Shape::vector(2), layers, 0).expect("a valid network"));
+        let mut model = Model { params: vec![0.0; net.layout().len].into(), net, buffers: Default::default(), training: true };
+        let layout = model.net.clone();
+        let layout = layout.layout();
+        // Torch's order (out, in): W1 = [[1, 2], [3, 4]], W2 has rows that sum to (6, 9) over the classes.
+        layout.import(&mut model.params, &layout.entries[0], &[1.0, 2.0, 3.0, 4.0]).expect("it fits");
+        layout.import(&mut model.params, &layout.entries[2], &[1.0, 2.0, 2.0, 3.0, 3.0, 4.0]).expect("it fits");
+        assert_eq!(summary(&model), [6.0 * 1.0 + 9.0 * 3.0, 6.0 * 2.0 + 9.0 * 4.0]);
+    }
+}

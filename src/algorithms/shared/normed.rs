@@ -1,0 +1,150 @@
+//! A dense layer with a layer normalisation beside it, as the small conditional networks of GPFL and FedCP use them.
+
+use crate::base::Outcome;
+use crate::engine::tape::{Leaf, StepTape, Traced, device};
+use crate::engine::update::{Correction, Optimiser};
+use crate::engine::{Layer, Model, Network, Shape};
+use crate::fl::{Item, Trainer, Update, Visitor, World};
+use dfdx::prelude::*;
+use std::sync::Arc;
+
+/// Added to the variance.
+const EPS: f32 = 1e-5;
+
+/// The dense layer as a module, and scale and shift of the normalisation of its outputs.
+#[derive(Clone, Debug)]
+pub(crate) struct Normed {
+    /// The dense layer; its head's logits are the layer's outputs.
+    pub linear: Model,
+    scale: Vec<f32>,
+    shift: Vec<f32>,
+}
+
+impl Normed {
+    /// A layer with torch's default start.
+    ///
+    /// # Errors
+    /// A stage fault when a width is 0.
+    pub(crate) fn start(world: &World, name: &str, inputs: usize, outputs: usize) -> Outcome<Self> {
+        let net = Network::build(Shape::vector(inputs), vec![Layer::linear("fc", outputs)], 0)?;
+        let linear = world.module(name, Arc::new(net));
+        Ok(Self { linear, scale: vec![1.0; outputs], shift: vec![0.0; outputs] })
+    }
+    /// All numbers, flat: the dense layer, then scale and shift.
+    fn parts(&mut self) -> [&mut [f32]; 3] {
+        [&mut self.linear.params, &mut self.scale, &mut self.shift]
+    }
+    /// Becomes the weighted sum of others.
+    pub(crate) fn become_mean<'a>(&mut self, others: impl Iterator<Item = (&'a Self, f64)>) {
+        self.parts().into_iter().for_each(|part| part.fill(0.0));
+        for (other, weight) in others {
+            let share = weight as f32;
+            for (sum, part) in self.parts().into_iter().zip([&other.linear.params[..], &other.scale, &other.shift]) {
+                sum.iter_mut().zip(part).for_each(|(sum, v)| *sum += v * share);
+            }
+        }
+    }
+    /// The numbers that it has.
+    pub(crate) fn len(&self) -> usize {
+        self.linear.params.len() + 2 * self.scale.len()
+    }
+    /// Scale and shift as leaves of one step's loss.
+    pub(crate) fn norm(&self) -> Norm {
+        let leaf = |values: &[f32]| Leaf::new(values.to_vec(), 1, values.len());
+        Norm { scale: leaf(&self.scale), shift: leaf(&self.shift) }
+    }
+    /// The normalisation without a gradient, in place, row by row.
+    pub(crate) fn normalise(&self, values: &mut [f32]) {
+        let width = self.scale.len();
+        for row in values.chunks_exact_mut(width) {
+            let mean = row.iter().sum::<f32>() / width as f32;
+            let variance = row.iter().map(|v| (v - mean) * (v - mean)).sum::<f32>() / width as f32;
+            let deviation = (variance + EPS).sqrt();
+            for ((v, scale), shift) in row.iter_mut().zip(&self.scale).zip(&self.shift) {
+                *v = (*v - mean) / deviation * scale + shift;
+            }
+        }
+    }
+    /// One step after [`Trainer::gradients`], where the dense layer was the `index`-th model and `norm` took part in the loss.
+    pub(crate) fn step(
+        &mut self,
+        trainer: &mut Trainer<'_>,
+        index: usize,
+        norm: &Norm,
+        optimisers: &mut [Optimiser<f32>; 3],
+        corrections: &[Correction<'_, f32>],
+    ) {
+        let [first, second, third] = optimisers;
+        trainer.apply(index, &mut self.linear, Update::new(first).with(corrections));
+        let (rate, range) = (trainer.rate(), 0..self.scale.len());
+        second.step(&mut self.scale, &norm.scale.gradient(), rate, range.clone(), corrections);
+        third.step(&mut self.shift, &norm.shift.gradient(), rate, range, corrections);
+    }
+}
+
+impl Item for Normed {
+    fn visit(&mut self, name: &str, visitor: &mut dyn Visitor) {
+        visitor.model(name, &mut self.linear);
+        visitor.vector(&format!("{name}.norm.weight"), &mut self.scale);
+        visitor.vector(&format!("{name}.norm.bias"), &mut self.shift);
+    }
+    fn blank(visitor: &dyn Visitor) -> Self {
+        Self { linear: visitor.blank(), scale: Vec::new(), shift: Vec::new() }
+    }
+}
+
+/// Scale and shift of one step.
+pub(crate) struct Norm {
+    scale: Leaf,
+    shift: Leaf,
+}
+
+impl Norm {
+    /// The normalisation of each row.
+    pub(crate) fn apply(&self, x: Traced) -> Traced {
+        let rows = x.shape().0;
+        x.normalize::<Axis<1>>(EPS) * repeat(self.scale.traced(), &vec![0; rows]) + repeat(self.shift.traced(), &vec![0; rows])
+    }
+}
+
+/// The rows of `x` with these indices, one below the other.
+pub(crate) fn repeat(x: Traced, rows: &[usize]) -> Traced {
+    x.gather(device().tensor_from_vec(rows.to_vec(), (rows.len(),)))
+}
+
+/// The same values twice on the tape: the second use adds to the gradient of the first.
+pub(crate) fn twice(x: Traced) -> (Traced, Traced) {
+    let (x, tape) = x.split_tape();
+    (x.clone().put_tape(tape), x.put_tape(StepTape::default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tape::constant;
+
+    #[test]
+    fn the_normalisation_on_the_tape_agrees_with_the_one_without() {
+        let net = Network::build(Shape::vector(1), vec![Layer::linear("fc", 3)], 0).expect("a valid network");
+        let linear = Model { net: Arc::new(net), params: vec![0.0; 6].into(), buffers: Default::default(), training: true };
+        let normed = Normed { linear, scale: vec![2.0, 1.0, 0.5], shift: vec![0.0, 1.0, 2.0] };
+        let mut values = vec![1.0, 2.0, 6.0, -1.0, 0.0, 0.5];
+        let traced = constant(values.clone(), 2, 3).put_tape(StepTape::default());
+        let taped = normed.norm().apply(traced).as_vec();
+        normed.normalise(&mut values);
+        // By hand: mean 3, variance 14/3.
+        assert!((values[2] - (3.0 / (14f32 / 3.0 + EPS).sqrt() * 0.5 + 2.0)).abs() < 1e-6);
+        for (a, b) in taped.iter().zip(&values) {
+            assert!((a - b).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn both_uses_of_a_value_add_to_its_gradient() {
+        let leaf = Leaf::new(vec![2.0, 3.0], 1, 2);
+        let (a, b) = twice(leaf.traced());
+        let product = repeat(a, &[0, 0]) * repeat(b, &[0, 0]).square();
+        product.sum().backward();
+        assert_eq!(leaf.gradient(), [2.0 * 3.0 * 4.0, 2.0 * 3.0 * 9.0]);
+    }
+}
