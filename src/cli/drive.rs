@@ -177,8 +177,8 @@ fn start(project: &Project) -> RunStart {
     RunStart {
         pipeline: project.pipeline.name.clone(),
         text: project.pipeline.text.clone(),
-        plan: json!({"file": project.file, "changes": project.changes, "cells": project.plan.cells.len(), "stages": project.plan.nodes.len()}),
-        command: std::env::args().collect(),
+        plan: json!({"file": project.file.display().to_string(), "changes": project.changes, "cells": project.plan.cells.len(), "stages": project.plan.nodes.len()}),
+        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
     }
 }
 

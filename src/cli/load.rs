@@ -8,6 +8,7 @@ use super::context::Context;
 use crate::algorithms::{self, Algorithms};
 use crate::base::{Fault, Outcome};
 use crate::catalog::{StageCatalog, catalog};
+use crate::data;
 use crate::plan::Plan;
 use crate::spec::{self, Overrides, Pipeline};
 use crate::stage::Stages;
@@ -42,7 +43,7 @@ pub(super) struct Project {
 
 /// Reads and expands a pipeline; its warnings go to standard error.
 pub(super) fn load(args: &PipelineArgs, context: &Context<'_>) -> Result<Project, Stop> {
-    let project = expand(&args.file, &read(&args.file)?, &args.changes)?;
+    let project = expand(&args.file, &read(&args.file)?, &args.changes, &context.data)?;
     if !project.pipeline.warnings.is_empty() && !context.terminal.quiet {
         context.terminal.diagnostics(&project.pipeline.warnings);
     }
@@ -64,11 +65,17 @@ pub(super) fn read(file: &Path) -> Outcome<String> {
 }
 
 /// Checks and expands the text of a pipeline.
-pub(super) fn expand(file: &Path, text: &str, changes: &Changes) -> Result<Project, Stop> {
+pub(super) fn expand(file: &Path, text: &str, changes: &Changes, data_dirs: &[PathBuf]) -> Result<Project, Stop> {
     let kinds = kinds();
     let overrides = Overrides::parse(&changes.set, &changes.sweep, &changes.filter)?;
     let pipeline = spec::load(file, text, &overrides, &kinds)?;
-    let plan = Plan::new(&pipeline, &kinds, &changes.device)?;
+    let mut plan = Plan::new(&pipeline, &kinds, &changes.device)?;
+    for node in plan.nodes.iter_mut().filter(|node| node.kind == "dataset") {
+        let params = node.params.to_map();
+        let name = params.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+        // Files that cannot be read are the stage's business: it says so when it runs.
+        node.content = data::fingerprint(name, &params, data_dirs).ok().flatten();
+    }
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     Ok(Project { file, changes: changes.clone(), pipeline, plan })
 }

@@ -76,7 +76,7 @@ fn open(source: &Path, changes: &Changes, store: Option<&Store>, context: &Conte
     kept.set.extend(changes.set.iter().cloned());
     kept.sweep.extend(changes.sweep.iter().cloned());
     kept.filter.extend(changes.filter.iter().cloned());
-    load::expand(&file, &store.run_text(&info.id)?, &kept)
+    load::expand(&file, &store.run_text(&info.id)?, &kept, &context.data)
 }
 
 fn tables(project: &Project, names: &[String], store: Option<&Store>, context: &Context<'_>) -> Outcome<Vec<Table>> {

@@ -16,4 +16,4 @@ pub use crate::engine::Shape;
 pub use dataset::{Bytes, Dataset, Origin, Samples, Scaling};
 pub use partition::{Client, Partition};
 pub use parts::Parts;
-pub use registry::{load, variants};
+pub use registry::{fingerprint, load, variants};

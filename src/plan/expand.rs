@@ -3,7 +3,7 @@
 //! A stage is equal in two cells when the axes that it reads agree there and its inputs are equal; other axes do not enter.
 
 use super::key::KeyedKind;
-use crate::base::{Fault, Outcome};
+use crate::base::{Digest, Fault, Outcome};
 use crate::spec::catalog::Catalog;
 use crate::spec::node::short;
 use crate::spec::pipeline::{Axis, Cell, Pipeline};
@@ -58,6 +58,8 @@ pub struct Node {
     pub retries: u32,
     /// `cpu` or `cuda:N`.
     pub device: Arc<str>,
+    /// The digest of files that no published checksum vouches for; it enters the key, so that changed files are noticed.
+    pub content: Option<Digest>,
 }
 
 /// An input of a node.
@@ -188,6 +190,7 @@ impl Plan {
                     timeout: instance.options.timeout,
                     retries: instance.options.retries,
                     device: devices.entry(device.to_owned()).or_insert_with(|| device.into()).clone(),
+                    content: None,
                 });
                 known.insert(key.clone(), id);
                 of_cell.push(id);

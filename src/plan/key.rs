@@ -86,6 +86,9 @@ impl Plan {
         add("stage.schema", KEY_SCHEMA.into());
         add("stage.kind", kind.name.into());
         add("stage.revision", node.revision.into());
+        if let Some(content) = node.content {
+            add("stage.content", content.hex().into());
+        }
         if kind.device_sensitive {
             add("stage.device", node.device.split(':').next().unwrap_or(&node.device).into());
         }

@@ -48,7 +48,10 @@ impl Store {
             objects.extend(self.reach(record.outputs.values().copied(), &there, &mut trees).into_iter().map(|o| (o.digest, o)));
             records.push(record);
         }
-        let mut archive = tar::Builder::new(BufWriter::new(File::create(path).map_err(io)?));
+        // An export that fails leaves nothing behind that looks like an archive.
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let unfinished = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
+        let mut archive = tar::Builder::new(BufWriter::new(unfinished));
         for object in objects.values() {
             let hex = object.digest.hex();
             append(&mut archive, &format!("cas/{}/{}", &hex[..2], &hex[2..]), &self.read(object)?).map_err(io)?;
@@ -59,7 +62,9 @@ impl Store {
         }
         let mut file = archive.into_inner().map_err(io)?;
         file.flush().map_err(io)?;
-        file.get_ref().sync_all().map_err(io)?;
+        let unfinished = file.into_inner().map_err(|e| io(e.into_error()))?;
+        unfinished.as_file().sync_all().map_err(io)?;
+        unfinished.persist(path).map_err(|e| io(e.error))?;
         Ok(records.len())
     }
 

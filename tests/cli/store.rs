@@ -108,3 +108,31 @@ fn the_environment_names_the_store() {
     assert!(output.status.success());
     assert!(space.path("elsewhere/version").exists() && !space.path("cache").exists());
 }
+
+/// Four IDX files of a data set of one's own, all pixels of one value.
+fn own_data(space: &Space, pixel: u8) {
+    for (images, labels, count) in [
+        ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", 60u32),
+        ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 20),
+    ] {
+        let mut bytes = [&[0, 0, 8, 3][..], &count.to_be_bytes(), &2u32.to_be_bytes(), &2u32.to_be_bytes()].concat();
+        bytes.extend(vec![pixel; 4 * count as usize]);
+        std::fs::create_dir_all(space.path("data/mine")).expect("the space is ours");
+        std::fs::write(space.path(&format!("data/mine/{images}")), bytes).expect("the space is ours");
+        let mut bytes = [&[0, 0, 8, 1][..], &count.to_be_bytes()].concat();
+        bytes.extend((0..count).map(|i| (i % 2) as u8));
+        std::fs::write(space.path(&format!("data/mine/{labels}")), bytes).expect("the space is ours");
+    }
+}
+
+#[test]
+fn changed_files_of_ones_own_are_noticed() {
+    let space = Space::new();
+    space.write("own.yaml", "name: own\nstages:\n  data: {dataset: {name: idx, folder: mine}}\n");
+    let run = |space: &Space| space.run(&["run", "own.yaml", "--data", "data", "--output", "json"]).json()["counts"].clone();
+    own_data(&space, 7);
+    assert_eq!(run(&space)["executed"], 1);
+    assert_eq!(run(&space)["cached"], 1);
+    own_data(&space, 8);
+    assert_eq!(run(&space)["executed"], 1, "other pixels are another data set");
+}
