@@ -111,10 +111,9 @@ fn the_environment_names_the_store() {
 
 /// Four IDX files of a data set of one's own, all pixels of one value.
 fn own_data(space: &Space, pixel: u8) {
-    for (images, labels, count) in [
-        ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", 60u32),
-        ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 20),
-    ] {
+    for (images, labels, count) in
+        [("train-images-idx3-ubyte", "train-labels-idx1-ubyte", 60u32), ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 20)]
+    {
         let mut bytes = [&[0, 0, 8, 3][..], &count.to_be_bytes(), &2u32.to_be_bytes(), &2u32.to_be_bytes()].concat();
         bytes.extend(vec![pixel; 4 * count as usize]);
         std::fs::create_dir_all(space.path("data/mine")).expect("the space is ours");

@@ -113,7 +113,10 @@ impl Fixture {
     }
 }
 
-fn read_file(path: &Path) -> Result<(BTreeMap<String, String>, BTreeMap<String, Tensor>), String> {
+/// The header's entries and the tensors of a file.
+type Contents = (BTreeMap<String, String>, BTreeMap<String, Tensor>);
+
+fn read_file(path: &Path) -> Result<Contents, String> {
     let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let (_, metadata) = safetensors::SafeTensors::read_metadata(&bytes).map_err(|e| format!("{}: {e}", path.display()))?;
     let header = metadata.metadata().clone().unwrap_or_default().into_iter().collect();

@@ -343,15 +343,15 @@ fn metrics(fixture: &Fixture, history: &History) -> Result<(), String> {
 }
 
 fn measured(metric: &Metric, ours: &ClientMeasured, run: &Run) -> Result<(), String> {
-    if let Some(correct) = metric.correct {
-        if (correct - ours.correct as f64).abs() > 0.0 {
-            return Err(format!("{} correct, the reference has {correct}", ours.correct));
-        }
+    if let Some(correct) = metric.correct
+        && (correct - ours.correct as f64).abs() > 0.0
+    {
+        return Err(format!("{} correct, the reference has {correct}", ours.correct));
     }
-    if let Some(n) = metric.n.filter(|n| *n >= 1.0) {
-        if n != ours.n as f64 {
-            return Err(format!("{} test samples, the reference has {n}", ours.n));
-        }
+    if let Some(n) = metric.n.filter(|n| *n >= 1.0)
+        && n != ours.n as f64
+    {
+        return Err(format!("{} test samples, the reference has {n}", ours.n));
     }
     if let (Some(auc), Some(n)) = (metric.auc.filter(|a| *a > 0.0), metric.n) {
         // A pair of scores that change sides by rounding moves the AUC by one pair.
