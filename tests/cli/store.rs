@@ -130,8 +130,8 @@ fn changed_files_of_ones_own_are_noticed() {
     space.write("own.yaml", "name: own\nstages:\n  data: {dataset: {name: idx, folder: mine}}\n");
     let run = |space: &Space| space.run(&["run", "own.yaml", "--data", "data", "--output", "json"]).json()["counts"].clone();
     own_data(&space, 7);
-    assert_eq!(run(&space)["executed"], 1);
+    assert_eq!(run(&space)["done"], 1);
     assert_eq!(run(&space)["cached"], 1);
     own_data(&space, 8);
-    assert_eq!(run(&space)["executed"], 1, "other pixels are another data set");
+    assert_eq!(run(&space)["done"], 1, "other pixels are another data set");
 }
