@@ -58,7 +58,8 @@ fn text(d: &Description) -> String {
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         out.push_str(&wrapped(&format!("{name}: {value}"), "  "));
     }
-    out.push_str(&format!("\nIn a pipeline:\n  algorithm: {}\n", sample(d)));
+    out.push_str("\nIn a pipeline:\n  ");
+    out.push_str(&wrapped(&format!("algorithm: {}", sample(d)), "    "));
     if d.fields.is_empty() {
         out.push_str("\nIt has no hyper-parameters of its own.\n");
     } else {
@@ -197,8 +198,7 @@ mod tests {
         for entry in load::algorithms().iter() {
             let text = text(&entry.description);
             assert!(text.contains(entry.description.paper.split(',').next().unwrap_or_default()), "{text}");
-            // Rows of the table of hyper-parameters are indented and not wrapped.
-            assert!(text.lines().all(|line| line.starts_with("  ") || line.chars().count() <= 140), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= 140), "{text}");
         }
     }
 }
