@@ -134,7 +134,7 @@ impl Inner {
                 Ok(say) => {
                     if let Say::Started { attempt } = say {
                         ran.attempt = Some(attempt);
-                        lock(&heard).log = Some(self.store.log_writer(key, attempt));
+                        lock(&heard).open(self.store.log_writer(key, attempt));
                         (ran.started, ran.clock) = (time_now(), Instant::now());
                     }
                     mailbox.say(say);
@@ -200,8 +200,31 @@ struct Ran {
 struct Heard {
     /// The end of it.
     words: Vec<u8>,
+    /// What was said before the attempt was known to have begun: the two pipes of a worker are read side by side.
+    early: Vec<String>,
     /// Where it is written down, once the attempt has begun.
     log: Option<LogWriter>,
+}
+
+impl Heard {
+    fn open(&mut self, log: LogWriter) {
+        for line in self.early.drain(..) {
+            log.line(&line);
+        }
+        self.log = Some(log);
+    }
+
+    fn line(&mut self, line: &[u8], text: &str) {
+        self.words.extend(line);
+        self.words.push(b'\n');
+        let excess = self.words.len().saturating_sub(LAST_WORDS);
+        self.words.drain(..excess);
+        let line = format!("error output: {text}");
+        match &self.log {
+            Some(log) => log.line(&line),
+            None => self.early.push(line),
+        }
+    }
 }
 
 /// Passes a worker's error output on as lines of its log and keeps the end of it.
@@ -209,15 +232,7 @@ fn listen(errors: impl Read, heard: &Mutex<Heard>, mailbox: &Mailbox) {
     for line in BufReader::new(errors).split(b'\n') {
         let Ok(line) = line else { break };
         let text = String::from_utf8_lossy(&line).into_owned();
-        let mut heard = lock(heard);
-        heard.words.extend(line);
-        heard.words.push(b'\n');
-        let excess = heard.words.len().saturating_sub(LAST_WORDS);
-        heard.words.drain(..excess);
-        if let Some(log) = &heard.log {
-            log.line(&format!("error output: {text}"));
-        }
-        drop(heard);
+        lock(heard).line(&line, &text);
         mailbox.say(Say::Report { report: Report::Log { warning: true, line: text } });
     }
 }
