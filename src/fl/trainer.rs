@@ -9,6 +9,7 @@ use crate::engine::loss;
 use crate::engine::tape::Branch;
 use crate::engine::update::{Correction, Optimiser, clip};
 use crate::engine::{Model, Parts};
+use smallvec::SmallVec;
 
 /// One client (or the server) at work in one phase of a round, on one thread.
 pub struct Trainer<'a> {
@@ -354,7 +355,7 @@ impl<'a> Trainer<'a> {
             None => update.optimiser.step(&mut model.params, grad, rate, range, update.corrections),
             // Torch adds the decay before anything else.
             Some(decay) => {
-                let corrections: Vec<_> = std::iter::once(decay).chain(update.corrections.iter().copied()).collect();
+                let corrections: SmallVec<[_; 4]> = std::iter::once(decay).chain(update.corrections.iter().copied()).collect();
                 update.optimiser.step(&mut model.params, grad, rate, range, &corrections);
             }
         }
