@@ -25,6 +25,14 @@ pub(crate) struct Apple {
     product: Option<Product>,
     start: Option<Start>,
     timing: Option<Timing>,
+    core_rate: Option<CoreRate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CoreRate {
+    TimesClients,
+    Plain,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -128,7 +136,10 @@ impl Apple {
         let Client { id, model, state: Relations { p, .. }, .. } = client;
         let world = trainer.world;
         let samples: f64 = world.shards.iter().map(|shard| shard.train.len() as f64).sum();
-        let rate = world.settings.learning_rate * cores.len() as f64;
+        let rate = match self.variant.choose(self.core_rate, CoreRate::TimesClients, CoreRate::Plain) {
+            CoreRate::TimesClients => world.settings.learning_rate * cores.len() as f64,
+            CoreRate::Plain => f64::from(trainer.rate()),
+        };
         let pull = self.mu * self.pull(trainer.round(), world.settings.rounds);
         let mut next = Params::zeros(model.params.len());
         mix(&mut next, cores, p);
@@ -204,6 +215,14 @@ impl Algorithm for Apple {
                     "timing",
                     Type::Choice(&[("late", "that of the round before, as PFLlib"), ("current", "that of the round, as the paper")]),
                     "Which round's weight the pull has.",
+                ),
+                Field::optional(
+                    "core_rate",
+                    Type::Choice(&[
+                        ("times-clients", "N times the learning rate, without its decay, as PFLlib"),
+                        ("plain", "the learning rate, as the paper and the authors"),
+                    ]),
+                    "The learning rate of the core.",
                 ),
             ],
             revision: 1,
@@ -287,7 +306,7 @@ mod tests {
     use super::*;
 
     fn apple(variant: Variant) -> Apple {
-        Apple { variant, relation_rate: 0.1, mu: 1.0, schedule: 0.5, cores: None, product: None, start: None, timing: None }
+        Apple { variant, relation_rate: 0.1, mu: 1.0, schedule: 0.5, cores: None, product: None, start: None, timing: None, core_rate: None }
     }
 
     #[test]
