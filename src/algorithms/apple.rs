@@ -177,14 +177,18 @@ impl Algorithm for Apple {
             paper: "Luo, Wu, Adapt to Adaptation: Learning Personalization for Cross-Silo Federated Learning, IJCAI 2022",
             year: 2022,
             personal: "relations p_c and the mixture W_c",
-            rule: "W = sum_i p_c[i] m_i; each step at client c: m_c <- m_c - lr N p_c[c] grad(W); \
+            rule: "W = sum_i p_c[i] m_i; each step at client c: m_c <- m_c - lr p_c[c] grad(W); \
                    p_c[i] <- p_c[i] - eta_2 (<grad(W), m_i> + r(t) mu (p_c[i] - n_i/n)), r a cosine from 1 to 0 in L T rounds; m_c goes to \
                    the server",
             differences: "in PFLlib all clients train in every round, one after the other on the same cores, and hand on their last mixture \
                           instead of their core (`cores: shared`); it divides the inner product by tensor sizes, so that p hardly moves \
                           (`product: mean`), starts p at 1/N (`start: uniform`, the authors at n_i/n) and applies r(t) a round late \
-                          (`timing: late`). The default is `paper`, because p is frozen in PFLlib's. The factor N of the rate is PFLlib's; \
-                          decay does not act on it. The authors' default schedule is exponential",
+                          (`timing: late`). The default is `paper`, because p is frozen in PFLlib's. PFLlib multiplies the learning rate \
+                          of the core by N (`core_rate: times-clients`), which suits p = 1/N; where p_c[c] is learned and nears 1, the \
+                          mixture would move at N times the rate and diverge. The authors' default schedule is exponential, they use \
+                          momentum and batches of 256. Nothing makes p sum to 1, and once its pull has ended nothing holds it: with small \
+                          batches, which give more steps a round, eta_2 = 0.001 may diverge (seen with batches of 10 at lr = 0.05; 0.0005 \
+                          did not)",
             fields: vec![
                 Variant::Paper.field(),
                 Field::with("relation_rate", Type::non_negative(), 0.001, "Learning rate of the relations.")
@@ -225,7 +229,7 @@ impl Algorithm for Apple {
                     "The learning rate of the core.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 

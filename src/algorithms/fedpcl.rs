@@ -164,7 +164,7 @@ impl Algorithm for FedPcl {
                 ),
                 Field::with("clip", Type::positive(), 10.0, "Greatest Euclidean norm of the gradient.").from("", "PFLlib"),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 

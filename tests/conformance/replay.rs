@@ -50,7 +50,7 @@ impl Streams for Recorded {
         }
         for (k, v) in out.iter_mut().enumerate() {
             *v = match kind {
-                NoiseKind::Gumbel => 0.0,
+                NoiseKind::Gumbel | NoiseKind::Logistic => 0.0,
                 _ => (0.618_033_988_749_894_9 * (k + 1) as f64).fract() as f32,
             };
         }
