@@ -310,7 +310,17 @@ mod tests {
     use super::*;
 
     fn apple(variant: Variant) -> Apple {
-        Apple { variant, relation_rate: 0.1, mu: 1.0, schedule: 0.5, cores: None, product: None, start: None, timing: None, core_rate: None }
+        Apple {
+            variant,
+            relation_rate: 0.1,
+            mu: 1.0,
+            schedule: 0.5,
+            cores: None,
+            product: None,
+            start: None,
+            timing: None,
+            core_rate: None,
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::shared::distillation::{divergence, divergence_of};
 use super::shared::variant::Variant;
-use crate::base::numerics::low_rank::Spectrum;
 use crate::base::Outcome;
+use crate::base::numerics::low_rank::Spectrum;
 use crate::engine::tape::{Graph, Loss, StepTape, cross_entropy};
 use crate::engine::{Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
 use crate::fl::{
@@ -131,8 +131,7 @@ impl FedKd {
             let matrices = values.chunks_exact(rows * columns);
             // The kernels of a convolution count together, so that all their singular values matter.
             let single = matrices.len() == 1;
-            let spectrum =
-                |m: &[f32]| if single { Spectrum::holding(m, rows, columns, energy) } else { Spectrum::of(m, rows, columns) };
+            let spectrum = |m: &[f32]| if single { Spectrum::holding(m, rows, columns, energy) } else { Spectrum::of(m, rows, columns) };
             let spectra = matrices.map(spectrum).collect::<Option<Vec<Spectrum>>>().unwrap_or_default();
             let mut squares = vec![0.0; spectra.first().map_or(0, |spectrum| spectrum.squares.len())];
             for spectrum in &spectra {

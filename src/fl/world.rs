@@ -82,7 +82,18 @@ impl World {
             .help("raise `join_ratio`: the count is N times the ratio, rounded down"));
         }
         let clock = Clock::new(&settings, shards.len(), streams.as_ref());
-        Ok(Self { initial, data, shards, newcomers, settings, streams, budget, clock, meter: Meter::default(), workers: Mutex::new(Vec::new()) })
+        Ok(Self {
+            initial,
+            data,
+            shards,
+            newcomers,
+            settings,
+            streams,
+            budget,
+            clock,
+            meter: Meter::default(),
+            workers: Mutex::new(Vec::new()),
+        })
     }
     /// The number of clients that train, N.
     #[must_use]

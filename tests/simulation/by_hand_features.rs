@@ -1,6 +1,6 @@
 //! One step of each algorithm computed by hand: losses on features, prototypes and logits. The world stands in `hand`.
 
-use crate::hand::{G, H, RATE, W, chain, feature, plus, run, softmax, step};
+use crate::hand::{G, H, RATE, W, chain, feature, plus, run, softmax};
 use crate::small::case;
 use serde_json::json;
 
@@ -101,11 +101,11 @@ fn gpfl() {
 
 #[test]
 fn fedgh() {
-    // No client has a whole batch, so all features are H; the server's batch (H, 0), (H, 1) has the mean gradient (1/4, -1/4).
-    let done = run(&case("fedgh", json!({"server_learning_rate": 0.8, "header": "server"})), BOTH, json!({"batch_size": 2, "drop_last": false}));
-    let own = [plus(&W, -0.4, &G), plus(&W, 1.2, &G)];
-    let f = own.map(|w| feature(&w));
-    // The clients train on their one sample; then each class mean is their feature.
+    // Each client trains on its sample; then its class mean is its feature, and the server's head takes one step on both pairs.
+    let params = json!({"server_learning_rate": 0.8, "header": "server"});
+    let done = run(&case("fedgh", params), BOTH, json!({"batch_size": 2, "drop_last": false}));
+    let f = [feature(&plus(&W, -0.4, &G)), feature(&plus(&W, 1.2, &G))];
+    // Under the initial head the logits are f and -f.
     let d = |f: f64, label: f64| 1.0 / (1.0 + (-2.0 * f).exp()) - (1.0 - label);
     let (d0, d1) = (d(f[0], 0.0), d(f[1], 1.0));
     let (weight, bias) = (0.8 * (d0 * f[0] + d1 * f[1]) / 2.0, 0.8 * (d0 + d1) / 2.0);
@@ -118,5 +118,4 @@ fn fedpcl() {
     let done = run(&case("fedpcl", json!({})), BOTH, json!({"rounds": 2}));
     done.client(0, "model", &W);
     done.server("protos[0]", &[1.0]);
-    let _ = step;
 }
