@@ -4,9 +4,10 @@
 
 use super::kernels::{AddScaled, Term, Update};
 use super::real::Real;
-use super::simd::dispatch;
+use super::simd::{WithSimd, dispatch};
 use crate::base::{Fault, Outcome};
 use smallvec::SmallVec;
+use pulp::Simd;
 use std::ops::Range;
 
 /// A term that is added to the gradient before the step. Slices are flat and as long as the parameters.
@@ -55,16 +56,44 @@ pub fn add_scaled<F: Real>(target: &mut [F], factor: F, values: &[F]) {
     dispatch(AddScaled { factor, values, target });
 }
 
+/// The sum of `square(a, b)` over two slices of one length in `f64`, the same on every class of CPU: it is split in as many sums as
+/// fill the widest registers, which are added in order at the end.
+struct SumOfSquares<'a, F, S> {
+    a: &'a [F],
+    b: &'a [F],
+    root: S,
+}
+
+/// Sums at a time.
+const SUMS: usize = 32;
+
+impl<F: Real, R: Fn(f64, f64) -> f64> WithSimd for SumOfSquares<'_, F, R> {
+    type Output = f64;
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let (blocks, rest) = self.a.as_chunks::<SUMS>();
+        let (others, other_rest) = self.b.as_chunks::<SUMS>();
+        let mut sums = [0.0; SUMS];
+        for (block, other) in blocks.iter().zip(others) {
+            for i in 0..SUMS {
+                let root = (self.root)(block[i].to_f64(), other[i].to_f64());
+                sums[i] += root * root;
+            }
+        }
+        let rest = rest.iter().zip(other_rest).map(|(a, b)| (self.root)(a.to_f64(), b.to_f64()).powi(2));
+        sums.iter().sum::<f64>() + rest.sum::<f64>()
+    }
+}
+
 /// The Euclidean norm of several slices together, summed in `f64`.
 pub fn norm<F: Real>(parts: &[&[F]]) -> F {
-    let sum: f64 = parts.iter().flat_map(|part| part.iter()).map(|value| value.to_f64() * value.to_f64()).sum();
+    let sum: f64 = parts.iter().map(|part| dispatch(SumOfSquares { a: part, b: part, root: |a, _| a })).sum();
     F::from_f64(sum.sqrt())
 }
 
-/// The Euclidean distance of two vectors, summed in `f64`.
+/// The Euclidean distance of two vectors of one length, summed in `f64`.
 pub fn distance<F: Real>(a: &[F], b: &[F]) -> F {
-    let sum: f64 = a.iter().zip(b).map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum();
-    F::from_f64(sum.sqrt())
+    F::from_f64(dispatch(SumOfSquares { a, b, root: |a, b| a - b }).sqrt())
 }
 
 /// Scales the gradients by `max_norm / (norm + 1e-6)` where that is below 1, and returns the norm before (torch's

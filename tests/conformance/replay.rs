@@ -50,7 +50,7 @@ impl Streams for Recorded {
         }
         for (k, v) in out.iter_mut().enumerate() {
             *v = match kind {
-                NoiseKind::Gumbel => 0.0,
+                NoiseKind::Gumbel | NoiseKind::Logistic => 0.0,
                 _ => (0.618_033_988_749_894_9 * (k + 1) as f64).fract() as f32,
             };
         }
@@ -192,27 +192,61 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
         let (attribute, item) = mapping::attribute(&run.algorithm, rest);
         let client = owner.strip_prefix("client").and_then(|c| c.parse::<usize>().ok());
         let source = mapping::source(&run.algorithm, client.is_none(), attribute).ok_or_else(|| format!("`{rest}` is not mapped"))?;
+        let own: Vec<(String, Leaf)>;
+        let at = |round: u64| parties(round).ok_or_else(|| format!("no state after round {round}"));
+        let mut reference = fixture.tensor(name).cloned().ok_or_else(|| format!("no tensor `{name}`"))?;
+        let cohort = round.checked_sub(1).map(|round| &run.selection[round as usize]);
+        // The position in a list, and what follows it.
+        let listed = || item.strip_prefix('[').and_then(|i| i.split_once(']')).and_then(|(j, rest)| Some((j.parse::<usize>().ok()?, rest)));
+        let mut item = item;
+        let mut list = String::new();
         let (leaves, leaf) = match source {
             Source::Ignored(_) => continue,
             Source::Own(leaf) => {
-                let parties = parties(round).ok_or_else(|| format!("no state after round {round}"))?;
+                let parties = at(round)?;
                 (client.map_or(&parties.server, |c| &parties.clients[c]), leaf)
             }
-            Source::Server(leaf) => (&parties(round).ok_or_else(|| format!("no state after round {round}"))?.server, leaf),
+            Source::Server(leaf) => (&at(round)?.server, leaf),
             Source::Participant(leaf) => {
                 let client = client.ok_or_else(|| format!("{name}: the server is no participant"))?;
-                if round == 0 || !run.selection[round as usize - 1].contains(&client) {
+                if cohort.is_none_or(|cohort| !cohort.contains(&client)) {
                     continue;
                 }
-                (&parties(round).ok_or_else(|| format!("no state after round {round}"))?.clients[client], leaf)
+                (&at(round)?.clients[client], leaf)
             }
-            Source::Received(leaf) => {
-                let parties = parties(round.saturating_sub(1)).ok_or_else(|| format!("no state before round {round}"))?;
-                (&parties.server, leaf)
+            Source::Received(leaf) => (&at(round.saturating_sub(1))?.server, leaf),
+            Source::Cohort(leaf) => {
+                let (Some(cohort), Some((j, rest))) = (cohort, listed()) else { continue };
+                item = rest;
+                (&at(round)?.clients[cohort[j]], leaf)
+            }
+            Source::Delivered(leaf) => {
+                let (Some(client), Some((j, rest))) = (client, listed()) else { continue };
+                let last = run.send.iter().filter(|s| s.client == client as u64 && s.round < round).max_by_key(|s| s.round);
+                let last = last.ok_or_else(|| format!("{name}: nothing was sent to client {client}"))?;
+                list = format!("{leaf}[{}]", last.ids[j]);
+                item = rest;
+                (&at(last.round)?.server, leaf)
+            }
+            Source::Columns(leaf) => {
+                let Some(cohort) = cohort else { continue };
+                let before = at(round - 1)?;
+                let columns = cohort.iter().map(|c| find(fixture, &before.clients[*c], leaf, "", &reference));
+                let columns = columns.collect::<Result<Vec<Vec<f32>>, String>>()?;
+                let rows = columns[0].len();
+                let matrix = (0..rows).flat_map(|row| columns.iter().map(move |column| column[row])).collect();
+                own = vec![("matrix".to_owned(), Leaf::Vector(matrix))];
+                (&own, "matrix")
+            }
+            Source::Calibration(leaf) => {
+                let tau = fixture.hyper("tau").as_f64().ok_or("tau is a number")? as f32;
+                let counts = find(fixture, &at(round)?.server, leaf, "", &reference)?;
+                let row: Vec<f32> = counts.iter().map(|n| tau * n.powf(-0.25)).collect();
+                own = vec![("rows".to_owned(), Leaf::Vector(row.repeat(reference.values.len() / row.len())))];
+                (&own, "rows")
             }
         };
-        let mut reference = fixture.tensor(name).cloned().ok_or_else(|| format!("no tensor `{name}`"))?;
-        let mut item = item;
+        let leaf = if list.is_empty() { leaf } else { &list };
         if mapping::factored(&run.algorithm, attribute) && item.contains("][") {
             // The second and third factor of a compressed tensor are compared with the first.
             let Some(whole) = name.strip_suffix("[0]") else { continue };
