@@ -19,6 +19,7 @@ pub mod exec;
 pub mod fl;
 pub mod models;
 pub mod plan;
+pub mod results;
 pub mod spec;
 pub mod stage;
 pub mod store;

@@ -4,6 +4,7 @@
 //! A command returns its exit code or a `Stop`; which code a fault has is decided in [`crate::base::FaultKind::exit_code`] alone.
 
 mod algorithms;
+mod annotate;
 mod args;
 mod cache;
 mod check;

@@ -4,7 +4,7 @@ use super::args::{PipelineArgs, duration};
 use super::context::Context;
 use super::load::Project;
 use super::output::Answer;
-use super::{Reply, drive, gather, load, plan, signals};
+use super::{Reply, annotate, drive, gather, load, plan, signals};
 use crate::base::text::count;
 use crate::base::{Fault, Outcome};
 use crate::exec::{Interrupt, State, Summary};
@@ -55,6 +55,9 @@ pub(super) struct Args {
     /// Fail (exit code 6) when a stage gives another result than the store has for it; use with -f
     #[arg(long)]
     strict: bool,
+    /// The folder of the files that the tables' `formats` ask for [default: `results` beside the pipeline]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
 }
 
 /// Where stages run.
@@ -71,6 +74,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     if args.dry_run {
         return plan::show(&project, &args.force, false, context).map(|_| 0);
     }
+    let layouts: Vec<_> = project.plan.tables.iter().collect();
+    annotate::check(&project, &layouts)?;
+    let folder = annotate::folder(&project, args.results.as_deref());
+    annotate::prepare(&folder, &layouts)?;
     let interrupt = Interrupt::new();
     signals::watch(&interrupt);
     let store = context.store()?;
@@ -95,6 +102,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let stopped = summary.fault();
     // Whoever stops a run wants the prompt back; the table of what is there is a command away.
     let tables = if summary.interrupted.is_some() { Vec::new() } else { tables(&project, summary, &store)? };
+    if summary.interrupted.is_none() {
+        annotate::write(&tables, &layouts, &folder, context)?;
+    }
     context.show(&Ended { ran: &ran, tables, fault: stopped.clone() })?;
     Ok(stopped.map_or(0, |fault| fault.kind.exit_code()))
 }
@@ -111,7 +121,9 @@ fn tables(project: &Project, summary: &Summary, store: &Store) -> Outcome<Vec<Ta
         })
         .collect();
     let layouts: Vec<_> = project.plan.tables.iter().collect();
-    gather::tables(&project.plan, &layouts, &found, Some(store))
+    let mut tables = gather::tables(&project.plan, &layouts, &found, Some(store))?;
+    annotate::complete(&mut tables, project, &layouts)?;
+    Ok(tables)
 }
 
 /// The cores that this process may use.

@@ -4,6 +4,7 @@
 
 mod commands;
 mod invalid;
+mod results;
 mod runs;
 mod signals;
 mod space;

@@ -1,0 +1,184 @@
+//! Results: files that tables ask for, statistics, published numbers, exports, reports and plots.
+
+use crate::space::{SMALL, Space};
+use serde_json::{Value, json};
+use std::fs;
+
+const TABLE: &str = "{title: Best test accuracy, rows: algorithm, value: run.test_accuracy.best, over: seed}";
+
+/// The small pipeline with another table, run once.
+fn ran(table: &str) -> Space {
+    let space = Space::new();
+    space.changed("p.yaml", TABLE, table);
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    space
+}
+
+#[test]
+fn formats_of_a_table_are_written_beside_the_pipeline() {
+    let space = Space::new();
+    space.changed(
+        "p.yaml",
+        TABLE,
+        "{rows: algorithm, value: run.test_accuracy.best, over: seed, formats: [latex, csv, json, html, md, term, long, series]}",
+    );
+    let done = space.run(&["run", "p.yaml"]);
+    assert!(done.err.contains("wrote results/small/accuracy.csv and 7 more"), "{}", done.err);
+    let names: Vec<String> =
+        space.files("results").iter().map(|path| path.file_name().expect("a name").to_string_lossy().into_owned()).collect();
+    let want = ["csv", "html", "json", "long.csv", "md", "series.csv", "tex", "txt"].map(|end| format!("accuracy.{end}"));
+    assert_eq!(names, want, "nothing else, no temporary file either");
+    let read = |name: &str| fs::read_to_string(space.path(&format!("results/small/{name}"))).expect("a file");
+    assert_eq!(read("accuracy.txt"), done.ok(), "what is written is what is printed");
+    assert!(read("accuracy.tex").contains("\\bottomrule"));
+    let long = read("accuracy.long.csv");
+    assert_eq!(long.lines().count(), 1 + 4);
+    assert_eq!(read("accuracy.series.csv").lines().count(), 1 + 4 * 3, "rounds 0, 1 and 2");
+
+    // `table` writes them again, unless it is asked for one format.
+    fs::remove_dir_all(space.path("results")).expect("writable");
+    space.run(&["table", "p.yaml", "--format", "md"]).ok();
+    assert!(!space.path("results").exists());
+    space.run(&["table", "p.yaml", "--results", "elsewhere"]).ok();
+    assert_eq!(space.files("elsewhere").len(), 8);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_known_before_anything_runs() {
+    let space = Space::new();
+    space.changed("p.yaml", TABLE, "{rows: algorithm, value: run.test_accuracy.best, over: seed, formats: latex}");
+    space.write("results", "a file where the folder should be");
+    space.run(&["run", "p.yaml"]).fails(4, &["cannot create", "results"]);
+    assert!(space.files("cache/rec").is_empty(), "nothing ran");
+}
+
+#[test]
+fn statistics_say_what_two_seeds_cannot_show() {
+    let space = ran(
+        "{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: {test: wilcoxon, against: fedavg}, ranks: true, headings: family}",
+    );
+    let text = space.run(&["table", "p.yaml"]).ok();
+    for part in
+        ["wilcoxon test, paired by seed", "2 pairs cannot show a difference", "mean rank", "traditional", "at least 6 pairs are needed"]
+    {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let comparison = &json[0]["statistics"]["values"][0]["comparisons"][0];
+    assert_eq!((&comparison["row"], &comparison["against"], &comparison["pairs"]), (&json!("ditto"), &json!("fedavg"), &json!(2)));
+    assert_eq!(json[0]["groups"].as_array().map(Vec::len), Some(2));
+    // The command line asks for the same and more.
+    let shown = space.run(&["table", "small.yaml", "--test", "paired-t", "--against", "best", "--show", "median-range"]).ok();
+    assert!(shown.contains("median [smallest, largest] over 2 values of seed") && shown.contains("chosen by the same numbers"), "{shown}");
+}
+
+#[test]
+fn wrong_statistics_are_refused_before_anything_runs() {
+    let space = Space::new();
+    for (table, words) in [
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: {against: fedavgg}}", "did you mean `fedavg`?"),
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: wilcoxn}", "did you mean `wilcoxon`?"),
+        (
+            "{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: {level: 2}}",
+            "`level` must be a number above 0 and below 1",
+        ),
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: {tests: sign}}", "did you mean `test`?"),
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, show: mean-std}", "did you mean `mean-sd`?"),
+        ("{rows: algorithm, value: run.test_accuracy.mean_last(0), over: seed}", "`mean_last(0)` does not select a measurement"),
+        ("{rows: algorithm, value: run.test_accuracy.at_best(nothing), over: seed}", "does not select a measurement"),
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, compare: pfllib-table3}", "did you mean `pfllib-table2`?"),
+    ] {
+        space.changed("p.yaml", TABLE, table);
+        space.run(&["run", "p.yaml"]).fails(3, &[words]);
+    }
+    space.changed("p.yaml", TABLE, "{rows: algorithm, value: run.test_accuracy.best, over: seed, compare: mine.csv}");
+    space.run(&["run", "p.yaml"]).fails(4, &["mine.csv"]);
+    assert!(!space.path("cache/rec").exists(), "nothing ran");
+    space.run(&["table", "small.yaml", "--compare", "pfllib-tabl2"]).fails(2, &["did you mean `pfllib-table2`?"]);
+    space.run(&["table", "small.yaml", "--test", "wilcoxn"]).fails(2, &["wilcoxon"]);
+}
+
+#[test]
+fn selectors_take_the_last_ones_or_the_best_of_another_metric() {
+    let space = ran(
+        "{rows: algorithm, values: [run.test_accuracy.mean_last(2), run.test_accuracy.at_round(1), run.test_accuracy.at_best(train_loss)], over: seed}",
+    );
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let series = space.run(&["table", "p.yaml", "--format", "series"]).ok();
+    let measured: Vec<f64> = series
+        .lines()
+        .filter(|line| line.contains("at_round(1)") && line.contains(",ditto,"))
+        .take(3)
+        .filter_map(|line| line.rsplit(',').next()?.parse().ok())
+        .collect();
+    let cell = |row: &str, value: &str| {
+        let cells = json[0]["cells"].as_array().expect("cells");
+        cells.iter().find(|c| c["row"] == row && c["value"].as_str().is_some_and(|v| v.ends_with(value))).expect("the cell").clone()
+    };
+    assert_eq!(cell("ditto", "at_round(1)")["samples"][0]["value"], json!(measured[1]));
+    let mean = cell("ditto", "mean_last(2)")["samples"][0]["value"].as_f64().expect("a number");
+    assert!((mean - (measured[1] + measured[2]) / 2.0).abs() < 1e-12);
+}
+
+#[test]
+fn published_numbers_stand_beside_with_what_differs() {
+    let space = Space::new();
+    let columns = "source,table,dataset,model,scenario,algorithm,metric,mean,std";
+    space.write(
+        "mine.csv",
+        &format!("{columns}\nme,1,optdigits (first 600),MLP 8 hidden,\"dirichlet alpha=0.5, N=20, rounds=100\",FedAvg,test_acc_pct,50,1\n"),
+    );
+    space.changed(
+        "p.yaml",
+        TABLE,
+        "{rows: algorithm, value: run.test_accuracy.best, over: seed, compare: {tables: [mine.csv], margin: 0.5}}",
+    );
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    let text = space.run(&["table", "p.yaml"]).ok();
+    for part in
+        ["published", "50.00 ± 1.00", "clients 3 instead of 20", "rounds 2 instead of 100", "published: mine.csv with our difference"]
+    {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let cells = json[0]["cells"].as_array().expect("cells");
+    let published: Vec<bool> = cells.iter().map(|cell| cell.get("published").is_some()).collect();
+    assert_eq!(published, [true, false], "only FedAvg is in the file");
+    // A published setting may be named where ours is a stand-in for it.
+    space.changed(
+        "q.yaml",
+        TABLE,
+        "{rows: algorithm, value: run.test_accuracy.best, over: seed, compare: {table: pfllib-table2, settings: {ditto: \"Fashion-MNIST, 4-layer CNN, dirichlet beta=0.1, N=20\"}}}",
+    );
+    let text = space.run(&["table", "q.yaml"]).ok();
+    assert!(text.contains("97.47 ± 0.04") && text.contains("instead of Fashion-MNIST") && text.contains("2023"), "{text}");
+    space.write("mine.csv", "source,table\n");
+    space.run(&["table", "p.yaml"]).fails(3, &["the column `dataset` is missing in line 1 of `mine.csv`"]);
+}
+
+#[test]
+fn a_template_of_ones_own() {
+    let space = ran(TABLE);
+    space.write("mine.j2", "{% for row in tables[0].rows %}{{ row.label }};{% endfor %}");
+    assert_eq!(space.run(&["table", "p.yaml", "--template", "mine.j2"]).ok(), "fedavg;ditto;\n");
+    space.write("bad.j2", "{{ tabls }}");
+    space.run(&["table", "p.yaml", "--template", "bad.j2"]).fails(2, &["the template cannot be used"]);
+}
+
+#[test]
+fn variance_is_split_by_seeds_that_are_swept_apart() {
+    let space = Space::new();
+    let text = SMALL
+        .replace("seed: {range: [0, 2]}", "part: [1, 2]\n    init: [0, 1]\n    batch: [0, 1]")
+        .replace("seed: \"{{ seed + 1 }}\"", "seed: \"{{ part }}\"")
+        .replace("hidden: [8], seed: \"{{ seed }}\"", "hidden: [8], seed: \"{{ init }}\"")
+        .replace("seed: \"{{ seed }}\"}}", "seed: \"{{ batch }}\"}}")
+        .replace(TABLE, "{rows: algorithm, value: run.test_accuracy.last, over: [part, init, batch], statistics: sign}");
+    space.write("p.yaml", &text);
+    let text = space.run(&["run", "p.yaml", "-q"]).ok();
+    assert!(text.contains("Variance by its sources") && text.contains("8 values of part, init, batch"), "{text}");
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let sources = &json[0]["statistics"]["values"][0]["sources"];
+    let factors: Vec<&Value> = sources[0]["components"].as_array().expect("components").iter().map(|c| &c["factor"]).collect();
+    assert_eq!(factors, [&json!("part"), &json!("init"), &json!("batch"), &json!("rest")]);
+}
