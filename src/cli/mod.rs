@@ -12,6 +12,7 @@ mod completions;
 mod context;
 mod doctor;
 mod drive;
+mod evidence;
 mod expand;
 mod gather;
 mod graph;
@@ -22,7 +23,9 @@ mod message;
 mod new;
 mod output;
 mod plan;
+mod plot;
 mod progress;
+mod report;
 mod run;
 mod runs;
 mod schema;
@@ -111,6 +114,8 @@ fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
         Command::New(args) => new::run(&args, &mut context),
         Command::Schema(args) => schema::run(&args, &mut context),
         Command::Table(args) => table::run(&args, &mut context),
+        Command::Plot(args) => plot::run(&args, &mut context),
+        Command::Report(args) => report::run(&args, &mut context),
         Command::Runs(args) => runs::run(&args, &mut context),
         Command::Cache(args) => cache::run(&args, &mut context),
         Command::Algorithms(args) => algorithms::run(&args, &mut context),

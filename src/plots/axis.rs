@@ -72,7 +72,13 @@ impl Scale {
     pub(super) fn ticks(&self, n: usize) -> Vec<f64> {
         if self.log {
             let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
-            let steps: &[f64] = if last - first > 4 { &[1.0] } else if last - first > 1 { &[1.0, 3.0] } else { &[1.0, 2.0, 5.0] };
+            let steps: &[f64] = if last - first > 4 {
+                &[1.0]
+            } else if last - first > 1 {
+                &[1.0, 3.0]
+            } else {
+                &[1.0, 2.0, 5.0]
+            };
             let all = (first..=last).flat_map(|e| steps.iter().map(move |s| s * 10f64.powi(e)));
             return all.filter(|v| *v >= self.low * 0.999 && *v <= self.high * 1.001).collect();
         }

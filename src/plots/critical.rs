@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn bars_join_what_cannot_be_told_apart() {
-        let blocks: Vec<Vec<f64>> = (0..6).map(|b| (0..8).map(|m| -f64::from(m) + if b % 2 == 0 { 0.0 } else { f64::from(m % 2) * 1.5 }).collect()).collect();
+        let blocks: Vec<Vec<f64>> =
+            (0..6).map(|b| (0..8).map(|m| -f64::from(m) + if b % 2 == 0 { 0.0 } else { f64::from(m % 2) * 1.5 }).collect()).collect();
         let test = Friedman::of(&blocks, 0.05).expect("a test");
         let names: Vec<String> = (0..8).map(|m| format!("method{m}")).collect();
         let text = critical(&Critical { title: "t".into(), names: &names, test: &test }).document();

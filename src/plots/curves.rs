@@ -154,7 +154,9 @@ mod tests {
         let series = (0..20)
             .map(|s| Series {
                 name: format!("method{s}"),
-                points: (0..5).map(|x| Point { x: f64::from(x), mean: 0.03 * f64::from(s) + 0.01 * f64::from(x), low: 0.0, high: 0.9 }).collect(),
+                points: (0..5)
+                    .map(|x| Point { x: f64::from(x), mean: 0.03 * f64::from(s) + 0.01 * f64::from(x), low: 0.0, high: 0.9 })
+                    .collect(),
             })
             .collect();
         let plot = Curves { title: "t".into(), percent: true, larger_is_better: true, series, ..Curves::default() };

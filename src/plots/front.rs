@@ -31,9 +31,7 @@ pub struct Front {
 
 /// The spots that no other one beats: none is at most as dear and at least as good, and better in one of both. By rising cost.
 fn best(spots: &[Spot]) -> Vec<usize> {
-    let beaten = |a: &Spot| {
-        spots.iter().any(|b| b.cost <= a.cost && b.value >= a.value && (b.cost < a.cost || b.value > a.value))
-    };
+    let beaten = |a: &Spot| spots.iter().any(|b| b.cost <= a.cost && b.value >= a.value && (b.cost < a.cost || b.value > a.value));
     let mut found: Vec<usize> = (0..spots.len()).filter(|s| !beaten(&spots[*s])).collect();
     found.sort_by(|a, b| spots[*a].cost.total_cmp(&spots[*b].cost));
     found
@@ -48,7 +46,8 @@ pub fn front(plot: &Front) -> Svg {
     let log = least > 0.0 && most / least > 10.0;
     let vertical = Scale::covering(spots.iter().map(|s| s.value), false, height - 52.0, 44.0).with_room(0.06, Unit::Percent);
     let ticks: Vec<(f64, String)> = vertical.ticks(6).into_iter().map(|v| (v, label(v, Unit::Percent))).collect();
-    let area = Area { left: margin(ticks.iter().map(|(_, t)| t.as_str()), 11.0) + 16.0, top: 44.0, right: width - 170.0, bottom: height - 52.0 };
+    let area =
+        Area { left: margin(ticks.iter().map(|(_, t)| t.as_str()), 11.0) + 16.0, top: 44.0, right: width - 170.0, bottom: height - 52.0 };
     let horizontal = Scale::covering(spots.iter().map(|s| s.cost), log, area.left, area.right).with_room(0.06, Unit::Plain);
     let mut svg = Svg::new(width, height, &plot.title);
     beside(&mut svg, area, &vertical, &ticks);

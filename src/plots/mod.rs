@@ -8,6 +8,7 @@ mod bubbles;
 mod critical;
 mod curves;
 mod front;
+mod graph;
 mod strips;
 mod svg;
 
@@ -15,5 +16,6 @@ pub use bubbles::{Bubbles, bubbles};
 pub use critical::{Critical, critical};
 pub use curves::{Curves, Point, Series, curves};
 pub use front::{Front, Spot, front};
+pub use graph::{Box, graph};
 pub use strips::{Strip, Strips, strips};
 pub use svg::{STYLE, Svg};

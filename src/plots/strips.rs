@@ -28,8 +28,10 @@ pub struct Strips {
 pub fn strips(plot: &Strips) -> Svg {
     let (width, step) = (760.0, if plot.strips.len() > 20 { 22.0 } else { 30.0 });
     let height = 44.0 + step * plot.strips.len().max(1) as f64 + 52.0;
-    let area = Area { left: margin(plot.strips.iter().map(|s| s.name.as_str()), 12.0), top: 44.0, right: width - 20.0, bottom: height - 52.0 };
-    let scale = Scale::covering(plot.strips.iter().flat_map(|s| s.values.iter().copied()), false, area.left, area.right).with_room(0.03, Unit::Percent);
+    let area =
+        Area { left: margin(plot.strips.iter().map(|s| s.name.as_str()), 12.0), top: 44.0, right: width - 20.0, bottom: height - 52.0 };
+    let scale = Scale::covering(plot.strips.iter().flat_map(|s| s.values.iter().copied()), false, area.left, area.right)
+        .with_room(0.03, Unit::Percent);
     let mut svg = Svg::new(width, height, &plot.title);
     below(&mut svg, area, &scale, &scale.ticks(8).into_iter().map(|v| (v, label(v, Unit::Percent))).collect::<Vec<_>>());
     names(&mut svg, area, &plot.title, &plot.x, "");
@@ -49,7 +51,14 @@ pub fn strips(plot: &Strips) -> Svg {
         };
         let half = step * 0.36;
         let (first, third) = (scale.at(quantile(0.25)), scale.at(quantile(0.75)));
-        let tip = format!("{}: median {}, quartiles {} and {}, least {}", strip.name, label(quantile(0.5), Unit::Percent), label(quantile(0.25), Unit::Percent), label(quantile(0.75), Unit::Percent), label(sorted[0], Unit::Percent));
+        let tip = format!(
+            "{}: median {}, quartiles {} and {}, least {}",
+            strip.name,
+            label(quantile(0.5), Unit::Percent),
+            label(quantile(0.25), Unit::Percent),
+            label(quantile(0.75), Unit::Percent),
+            label(sorted[0], Unit::Percent)
+        );
         svg.rect("band s0", (first, middle - half), (third - first, 2.0 * half), &tip);
         // Dots that would cover each other go up and down in turns.
         let (mut last, mut stack) = (f64::NEG_INFINITY, 0_u32);

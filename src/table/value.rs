@@ -178,6 +178,18 @@ impl Table {
         self.groups = order.iter().map(|row| of[*row].clone()).collect();
     }
 
+    /// Takes all other columns away; the statistics and published numbers of the whole table go with them.
+    pub fn keep_columns(&mut self, keep: impl Fn(&Column) -> bool) {
+        let kept: Vec<usize> = (0..self.columns.len()).filter(|column| keep(&self.columns[*column])).collect();
+        if kept.len() < self.columns.len() {
+            (self.analysis, self.beside) = (None, None);
+        }
+        self.columns = kept.iter().map(|column| self.columns[*column].clone()).collect();
+        for row in &mut self.cells {
+            *row = kept.iter().map(|column| std::mem::take(&mut row[*column])).collect();
+        }
+    }
+
     /// What a column shows.
     ///
     /// # Panics

@@ -182,3 +182,91 @@ fn variance_is_split_by_seeds_that_are_swept_apart() {
     let factors: Vec<&Value> = sources[0]["components"].as_array().expect("components").iter().map(|c| &c["factor"]).collect();
     assert_eq!(factors, [&json!("part"), &json!("init"), &json!("batch"), &json!("rest")]);
 }
+
+/// Four algorithms over two degrees of skew, so that there is something of every kind to draw.
+fn swept() -> Space {
+    let space = Space::new();
+    let text = SMALL
+        .replace("algorithm: [fedavg, ditto]", "algorithm: [fedavg, ditto, fedprox, local]\n    alpha: [0.1, 1.0]")
+        .replace("alpha: 0.5,", "alpha: \"{{ alpha }}\",")
+        .replace(
+            TABLE,
+            "{title: Best test accuracy, rows: algorithm, columns: alpha, value: run.test_accuracy.best, over: seed, statistics: sign}",
+        );
+    space.write("p.yaml", &text);
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    space
+}
+
+#[test]
+fn every_kind_of_plot_is_drawn() {
+    let space = swept();
+    let listed = space.run(&["plot", "p.yaml", "-o", "plots"]).ok();
+    for name in [
+        "curves-accuracy-0.1",
+        "curves-accuracy-1.0",
+        "clients-accuracy-0.1",
+        "cost-floats-accuracy-0.1",
+        "cost-gradients-accuracy-1.0",
+        "sweep-accuracy",
+        "critical-accuracy",
+    ] {
+        assert!(listed.contains(&format!("plots/{name}.svg")), "`{name}` is not in\n{listed}");
+        let text = fs::read_to_string(space.path(&format!("plots/{name}.svg"))).expect("a file");
+        assert!(text.starts_with("<?xml") && text.trim_end().ends_with("</svg>") && !text.contains("NaN"), "{name}");
+    }
+    assert_eq!(listed.matches("plots/partition-split-alpha-").count(), 2, "one for each alpha, of the first seed: {listed}");
+    // One drawing goes to standard output or into a file.
+    let svg = space.run(&["plot", "p.yaml", "--kind", "curves", "--column", "0.1"]).ok();
+    assert!(svg.contains("class=\"curve s3\"") && svg.contains("class=\"band s0\""), "four named curves with bands");
+    space.run(&["plot", "p.yaml", "--kind", "sweep", "-o", "one.svg"]).ok();
+    assert!(space.path("one.svg").is_file());
+    space.run(&["plot", "p.yaml", "--kind", "curves", "-o", "one.svg"]).fails(2, &["2 drawings do not fit into one file"]);
+    space.run(&["plot", "p.yaml", "--kind", "curve"]).fails(2, &["curves"]);
+    space.run(&["plot", "p.yaml", "--name", "nothing"]).fails(2, &["its tables are `accuracy`"]);
+    space.run(&["plot", "small.yaml", "--kind", "critical", "--set", "rounds=1"]).fails(2, &["there is nothing to draw"]);
+}
+
+#[test]
+fn a_report_is_one_page_with_everything_in_it() {
+    let space = swept();
+    let said = space.run(&["report", "p.yaml", "-o", "report.html", "--set", "rounds=2"]).ok();
+    assert!(said.starts_with("wrote report.html: 1 table, "), "{said}");
+    let page = fs::read_to_string(space.path("report.html")).expect("a file");
+    for part in [
+        "<title>small</title>",
+        "pflpipe run p.yaml --set rounds=2",
+        "id=\"table-accuracy\"",
+        "data-family=\"traditional\"",
+        "class=\"filter\"",
+        "id=\"figure-critical-accuracy\"",
+        "id=\"figure-partition-split-alpha-0.1--seed-0\"",
+        "sign test, paired by seed",
+        "2 values of seed cannot show a difference at 0.05",
+        "dataset: {name: optdigits, limit: 600}",
+        "run[algorithm=ditto, alpha=0.1, seed=0]",
+    ] {
+        assert!(page.contains(part), "`{part}` is not in the page");
+    }
+    for external in ["http://", "https://", " src=", "@import", "url("] {
+        assert!(!page.contains(external), "`{external}` would load something");
+    }
+    // Equal results give equal pages; a run gives its own.
+    space.run(&["report", "p.yaml", "-o", "again.html", "--set", "rounds=2", "-q"]).ok();
+    assert_eq!(fs::read_to_string(space.path("again.html")).expect("a file"), page);
+    let run = space.run(&["runs", "--output", "quiet"]).ok();
+    space.run(&["report", run.trim(), "-o", "run.html"]).ok();
+    space.write("mine.j2", "{{ title }}: {{ sections | length }}");
+    space.run(&["report", "p.yaml", "-o", "mine.txt", "--template", "mine.j2"]).ok();
+    assert_eq!(fs::read_to_string(space.path("mine.txt")).expect("a file"), "small: 1\n");
+    space.run(&["report", "p.yaml", "-o", "no/such/folder.html"]).fails(4, &["cannot write into `no/such`"]);
+}
+
+#[test]
+fn a_report_of_unfinished_results_says_so() {
+    let space = Space::new();
+    space.run(&["run", "small.yaml", "--where", "algorithm == \"fedavg\"", "-q"]).ok();
+    space.run(&["report", "small.yaml", "-o", "r.html"]).ok();
+    let page = fs::read_to_string(space.path("r.html")).expect("a file");
+    assert!(page.contains("2 of 4 samples missing") && page.contains("no result"), "partial tables are whole pages");
+}
