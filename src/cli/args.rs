@@ -3,8 +3,8 @@
 //! Only texts and numbers are read here; [`super::context`] makes folders and handles of them.
 
 use super::{
-    algorithms, cache, check, completions, doctor, expand, graph, logs, new, plan, plot, report, run, runs, schema, status, table, why,
-    worker,
+    algorithms, cache, check, completions, doctor, expand, graph, logs, new, plan, plot, report, run, runs, schema, status, table, watch,
+    why, worker,
 };
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,7 @@ pub(super) enum Command {
     Plan(plan::Args),
     Why(why::Args),
     Status(status::Args),
+    Watch(watch::Args),
     Logs(logs::Args),
     Graph(graph::Args),
     Check(check::Args),

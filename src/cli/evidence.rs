@@ -6,6 +6,7 @@ use super::annotate;
 use super::gather::{self, Found};
 use super::load::Project;
 use crate::fl::History;
+use crate::fl::history::Status;
 use crate::plan::{Decision, Plan};
 use crate::plots::{self, Bubbles, Critical, Curves, Front, Point, Series, Spot, Strip, Strips};
 use crate::report::Figure;
@@ -240,7 +241,8 @@ fn critical(table: &Table) -> Vec<Figure> {
         .values
         .iter()
         .filter_map(|analyzed| {
-            let ranked = analyzed.friedman.as_ref().filter(|ranked| ranked.rows.len() > 2)?;
+            let asked = table.analysis.is_some() || table.heading.quantities[analyzed.quantity].measure != Measure::Count;
+            let ranked = analyzed.friedman.as_ref().filter(|ranked| asked && ranked.rows.len() > 2)?;
             let title = if several { format!("Mean ranks of {}", analyzed.value) } else { format!("Mean ranks: {}", table.title()) };
             let caption = format!(
                 "Mean ranks over {} blocks ({}). Methods under one bar are not told apart by Nemenyi's test at {}.",
@@ -270,7 +272,8 @@ fn told(table: &Table, layout: &Layout, plan: &Plan, found: &[Found], store: &St
                 Some(Found::Metrics(digest)) => store.read(digest).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()),
                 _ => None,
             });
-            let Some(history) = history else { continue };
+            // What a diverged training measured before is not shown beside results.
+            let Some(history) = history.as_ref().filter(|history| history.status == Status::Completed) else { continue };
             let over: Vec<String> = layout.over.iter().map(|axis| gather::label(&coords, std::slice::from_ref(axis))).collect();
             let round = rows.get(place.0.as_str()).and_then(|row| {
                 let column = table.columns.iter().position(|c| c.label == place.1 && c.quantity == quantity)?;

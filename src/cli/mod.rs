@@ -10,6 +10,7 @@ mod cache;
 mod check;
 mod completions;
 mod context;
+mod diff;
 mod doctor;
 mod drive;
 mod evidence;
@@ -33,6 +34,7 @@ mod signals;
 mod status;
 mod table;
 mod target;
+mod watch;
 mod why;
 mod worker;
 
@@ -107,6 +109,7 @@ fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
         Command::Plan(args) => plan::run(&args, &mut context),
         Command::Why(args) => why::run(&args, &mut context),
         Command::Status(args) => status::run(&args, &mut context),
+        Command::Watch(args) => watch::run(&args, &mut context),
         Command::Logs(args) => logs::run(&args, &mut context),
         Command::Graph(args) => graph::run(&args, &mut context),
         Command::Check(args) => check::run(&args, &mut context),

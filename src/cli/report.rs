@@ -120,13 +120,14 @@ fn warnings(sections: &[Section], project: &Project, records: &[Option<Record>])
         }
         if !section.table.heading.over.is_empty() && section.table.depth() < 6 && section.table.depth() > 0 {
             all.push(format!(
-                "{}: {} of {} cannot show a difference at 0.05 by an exact paired test; that takes six.",
-                section.table.title(),
+                "{} of {} cannot show a difference at 0.05 by an exact paired test; that takes six.",
                 count(section.table.depth(), "value"),
                 section.table.heading.over.join(", ")
             ));
         }
     }
+    let mut seen = BTreeSet::new();
+    all.retain(|warning| seen.insert(warning.clone()));
     let cpus: BTreeSet<&str> = records.iter().flatten().map(|record| record.host.cpu.as_str()).collect();
     if cpus.len() > 1 {
         all.push(format!("The results are from {} kinds of CPU; between classes of CPU the last bits differ.", cpus.len()));
@@ -162,7 +163,7 @@ fn facts(project: &Project, sections: &[Section], records: &[Option<Record>]) ->
         ("First and last result".to_owned(), {
             let first = there.iter().map(|record| record.started.as_str()).filter(|text| !text.is_empty()).min().unwrap_or("-");
             let last = there.iter().map(|record| record.started.as_str()).max().unwrap_or("-");
-            format!("{} to {}", first.get(..19).unwrap_or(first), last.get(..19).unwrap_or(last))
+            format!("{} to {} UTC", second(first), second(last))
         }),
         ("CPU".to_owned(), set(&|record| format!("{} ({} cores)", record.host.cpu, record.host.cores))),
         ("pflpipe".to_owned(), set(&|record| record.version.clone())),
@@ -174,6 +175,11 @@ fn facts(project: &Project, sections: &[Section], records: &[Option<Record>]) ->
     }
     facts.retain(|(_, value)| !value.is_empty());
     facts
+}
+
+/// A time stamp to the second, for people.
+fn second(stamp: &str) -> String {
+    stamp.get(..19).unwrap_or(stamp).replace('T', " ")
 }
 
 fn file_name(project: &Project) -> String {
@@ -192,7 +198,7 @@ fn stages(project: &Project, decisions: &[Decision], records: &[Option<Record>])
             Decision::Maybe { .. } => "not known yet".to_owned(),
         };
         let (time, started) = match record {
-            Some(record) => (duration(record.wall_ms as f64 / 1e3), record.started.get(..19).unwrap_or_default().to_owned()),
+            Some(record) => (duration(record.wall_ms as f64 / 1e3), second(&record.started)),
             None => ("no result".to_owned(), String::new()),
         };
         vec![node.label(), time, started, key]

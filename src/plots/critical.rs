@@ -21,7 +21,8 @@ pub fn critical(plot: &Critical<'_>) -> Svg {
     let order = plot.test.order();
     let groups = plot.test.groups();
     let n = order.len();
-    let side = margin(plot.names.iter().map(String::as_str), 12.0) + 40.0;
+    let labels: Vec<String> = plot.names.iter().zip(&plot.test.mean_ranks).map(|(name, rank)| format!("{name} ({rank:.2})")).collect();
+    let side = margin(labels.iter().map(String::as_str), 12.0) + 12.0;
     let width = 760.0_f64;
     let (left, right) = (side, width - side);
     let rows = n.div_ceil(2);
@@ -62,7 +63,7 @@ pub fn critical(plot: &Critical<'_>) -> Svg {
         svg.line("axis", (x, axis), (x, line));
         svg.line("axis", (x, line), (edge, line));
         let shift = if anchor == Anchor::End { -4.0 } else { 4.0 };
-        svg.text("label", (edge + shift, line + 4.0), anchor, &format!("{} ({rank:.2})", plot.names[*row]));
+        svg.text("label", (edge + shift, line + 4.0), anchor, &labels[*row]);
     }
     svg
 }

@@ -1,7 +1,7 @@
 //! Accuracy against cost: every method a spot, and the front of those that no other beats in both.
 
 use super::axis::{Area, Scale, Unit, below, beside, label, margin, names, spread};
-use super::svg::{Anchor, COLORS, Svg};
+use super::svg::{Anchor, Svg};
 
 /// One method.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,18 +42,25 @@ fn best(spots: &[Spot]) -> Vec<usize> {
 pub fn front(plot: &Front) -> Svg {
     let (width, height) = (760.0, 430.0);
     let spots: Vec<Spot> = plot.spots.iter().filter(|s| s.cost.is_finite() && s.value.is_finite()).cloned().collect();
-    let (least, most) = spots.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), s| (a.min(s.cost), b.max(s.cost)));
-    let log = least > 0.0 && most / least > 10.0;
+    // What costs nothing (local training sends nothing) has no place on a logarithmic axis: it stands at its left end.
+    let positive = || spots.iter().map(|s| s.cost).filter(|cost| *cost > 0.0);
+    let (least, most) = positive().fold((f64::INFINITY, 0.0_f64), |(a, b), cost| (a.min(cost), b.max(cost)));
+    let log = least.is_finite() && most / least > 10.0;
+    let free = log && spots.iter().any(|s| s.cost <= 0.0);
     let vertical = Scale::covering(spots.iter().map(|s| s.value), false, height - 52.0, 44.0).with_room(0.06, Unit::Percent);
     let ticks: Vec<(f64, String)> = vertical.ticks(6).into_iter().map(|v| (v, label(v, Unit::Percent))).collect();
     let area =
         Area { left: margin(ticks.iter().map(|(_, t)| t.as_str()), 11.0) + 16.0, top: 44.0, right: width - 170.0, bottom: height - 52.0 };
-    let horizontal = Scale::covering(spots.iter().map(|s| s.cost), log, area.left, area.right).with_room(0.06, Unit::Plain);
+    let from = if free { area.left + 40.0 } else { area.left };
+    let horizontal = Scale::covering(spots.iter().map(|s| s.cost), log, from, area.right).with_room(0.06, Unit::Plain);
     let mut svg = Svg::new(width, height, &plot.title);
     beside(&mut svg, area, &vertical, &ticks);
     below(&mut svg, area, &horizontal, &horizontal.ticks(6).into_iter().map(|v| (v, label(v, Unit::Plain))).collect::<Vec<_>>());
     names(&mut svg, area, &plot.title, &plot.cost, &plot.value);
-    let at = |s: &Spot| (horizontal.at(s.cost), vertical.at(s.value));
+    let at = |s: &Spot| (if free && s.cost <= 0.0 { area.left + 14.0 } else { horizontal.at(s.cost) }, vertical.at(s.value));
+    if free {
+        svg.text("tick", (area.left + 14.0, area.bottom + 16.0), Anchor::Middle, "0");
+    }
     let chosen = best(&spots);
     let mut steps: Vec<(f64, f64)> = Vec::new();
     for s in &chosen {
@@ -73,7 +80,7 @@ pub fn front(plot: &Front) -> Svg {
     for (index, spot) in spots.iter().enumerate() {
         let family = families.iter().position(|f| *f == spot.family).unwrap_or(0);
         let tip = format!("{}: {} at {}", spot.name, label(spot.value, Unit::Percent), label(spot.cost, Unit::Plain));
-        svg.mark(family % COLORS, at(spot), if chosen.contains(&index) { 5.5 } else { 4.0 }, &tip);
+        svg.mark(family, at(spot), if chosen.contains(&index) { 5.5 } else { 4.0 }, &tip);
     }
     // Names of the front, or of all where there are few; those that would meet move apart.
     let named: Vec<usize> = if spots.len() <= 10 { (0..spots.len()).collect() } else { chosen };
@@ -85,7 +92,7 @@ pub fn front(plot: &Front) -> Svg {
     }
     for (family, name) in families.iter().enumerate() {
         let y = area.top + 8.0 + 18.0 * family as f64;
-        svg.mark(family % COLORS, (area.right + 16.0, y), 4.0, "");
+        svg.mark(family, (area.right + 16.0, y), 4.0, "");
         svg.text("soft", (area.right + 26.0, y + 4.0), Anchor::Start, name);
     }
     svg

@@ -104,11 +104,11 @@ impl Svg {
         );
     }
 
-    /// The mark of a series: its shape goes with its number, as its color does.
+    /// The mark of a series: its shape goes with its number, as its color does. After the last color, shapes are moved on by one.
     pub(super) fn mark(&mut self, series: usize, at: (f64, f64), radius: f64, tip: &str) {
         let class = format!("mark s{}", series % COLORS);
         let (x, y, r) = (at.0, at.1, radius);
-        let corners: &[(f64, f64)] = match series % COLORS {
+        let corners: &[(f64, f64)] = match (series + series / COLORS) % COLORS {
             1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
             2 => &[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)],
             3 => &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],

@@ -185,10 +185,10 @@ impl Table {
                     .collect();
                 sheets.push(Sheet {
                     title: format!(
-                        "Mean ranks{of}: Friedman chi2 = {:.2}, p = {}; Iman-Davenport p = {}; Nemenyi's critical difference {:.2} at {}",
+                        "Mean ranks{of}: Friedman chi2 = {:.2}, p {}; Iman-Davenport p {}; Nemenyi's critical difference {:.2} at {}",
                         test.chi2,
-                        number(test.p),
-                        number(test.p_f),
+                        equals(test.p),
+                        equals(test.p_f),
                         test.critical,
                         number(test.level)
                     ),
@@ -230,4 +230,10 @@ impl Table {
             sheet.notes.extend(analysis.notes.iter().cloned());
         }
     }
+}
+
+/// `= 0.03` or `<0.001`.
+fn equals(p: f64) -> String {
+    let text = number(p);
+    if text.starts_with('<') { text } else { format!("= {text}") }
 }

@@ -270,3 +270,72 @@ fn a_report_of_unfinished_results_says_so() {
     let page = fs::read_to_string(space.path("r.html")).expect("a file");
     assert!(page.contains("2 of 4 samples missing") && page.contains("no result"), "partial tables are whole pages");
 }
+
+#[test]
+fn two_runs_are_compared_by_inputs_and_results() {
+    let space = Space::new();
+    let newest = || space.run(&["runs", "--output", "quiet", "-n", "1"]).ok().trim().to_owned();
+    space.run(&["run", "small.yaml", "-q"]).ok();
+    let first = newest();
+    space.changed("small.yaml", "hidden: [8]", "hidden: [9]");
+    space.run(&["run", "small.yaml", "-q", "--where", "algorithm == \"ditto\""]).ok();
+    let second = newest();
+    assert_ne!(first, second);
+    let text = space.run(&["runs", "diff", &first, &second]).ok();
+    for part in [
+        "- ",
+        "hidden: [8]",
+        "+ ",
+        "--where",
+        "Stages: 3 with equal keys, 4 with others, 2 only in A, 0 only in B",
+        "net[seed=0] and 1 other stage: hidden: [8] -> [9]",
+        "Results: 0 cells the same, 2 not",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let json = space.run(&["runs", "diff", &first, &second, "--output", "json"]).json();
+    let changed = json["results"]["changed"].as_array().expect("cells");
+    assert_eq!(changed.len(), 2);
+    assert!(changed[1]["after"].is_null() || changed[0]["after"].is_null(), "fedavg is only in the first");
+    assert!(space.run(&["runs", "diff", &first, &first]).ok().contains("Results: all 2 cells are the same"));
+    space.run(&["runs", "diff", &first, "nothing"]).fails(2, &["is neither a file nor a run"]);
+}
+
+#[test]
+fn a_run_is_watched_until_it_ends() {
+    let space = Space::new();
+    let mut child =
+        space.program(&["run", "small.yaml", "-q", "--set", "rounds=60"]).stdout(std::process::Stdio::null()).spawn().expect("it starts");
+    let begun = std::time::Instant::now();
+    while space.run(&["runs", "--output", "quiet"]).out.trim().is_empty() {
+        assert!(begun.elapsed().as_secs() < 60, "the run does not begin");
+    }
+    let text = space.run(&["watch", "--interval", "0.05", "--tables"]).ok();
+    assert!(child.wait().expect("it ends").success());
+    let last = text.rsplit("\nrun ").next().unwrap_or_default();
+    assert!(last.contains("of small: done after") && last.contains("9 of 9 stages: 9 done"), "{text}");
+    assert!(last.contains("Best test accuracy"), "{text}");
+    let json = space.run(&["watch", "--once", "--output", "json"]).json();
+    assert_eq!(json["counts"]["done"], 9);
+    assert_eq!(json["stages"].as_array().map(Vec::len), Some(9));
+}
+
+#[test]
+fn a_log_is_followed_to_its_end() {
+    let space = Space::new();
+    space.run(&["run", "small.yaml", "-q"]).ok();
+    let stage = "run[algorithm=ditto, seed=0]";
+    let whole = space.run(&["logs", stage]).ok();
+    assert!(!whole.is_empty());
+    assert_eq!(space.run(&["logs", "-f", stage]).ok(), whole, "a stage that has ended is not waited for");
+    // A run of another process: what it writes comes as it is written.
+    let mut child =
+        space.program(&["run", "small.yaml", "-q", "--set", "rounds=80"]).stdout(std::process::Stdio::null()).spawn().expect("it starts");
+    let begun = std::time::Instant::now();
+    while space.run(&["runs", "--output", "quiet"]).out.lines().count() < 2 {
+        assert!(begun.elapsed().as_secs() < 60, "the run does not begin");
+    }
+    let followed = space.run(&["logs", "-f", stage]);
+    assert!(child.wait().expect("it ends").success());
+    assert!(!followed.ok().is_empty());
+}
