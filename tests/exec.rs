@@ -5,7 +5,7 @@ mod toy;
 use pflpipe::base::FaultKind;
 use pflpipe::base::threads::Budget;
 use pflpipe::exec::{ChildProcess, Event, Executor, Finish, InProcess, Interrupt, Schedule, Settings, State, WorkerCommand, trace, worker};
-use pflpipe::stage::task::{Report, Runner};
+use pflpipe::stage::task::{Outputs, Report, Runner};
 use pflpipe::store::{RunStart, RunStatus, Store};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -454,20 +454,52 @@ fn a_stage_without_a_key_fails_alone() {
     assert_eq!((ran.state(bad), ran.state(good)), (State::Failed, State::Done));
 }
 
+/// Overwrites every object with as many other bytes, which no look at sizes can tell.
+fn damage(store: &Store, outputs: &[Option<Outputs>]) {
+    for object in outputs.iter().flatten().map(|o| o["value"]) {
+        let hex = object.digest.hex();
+        let path = store.root().join("cas").join(&hex[..2]).join(&hex[2..]);
+        if path.exists() {
+            std::fs::remove_file(&path).expect("removable");
+            std::fs::write(&path, vec![b'x'; usize::try_from(object.size).expect("small")]).expect("writable");
+        }
+    }
+}
+
+#[test]
+fn damaged_results_are_made_anew_by_the_run_that_reads_them() {
+    with_both(|store, executor| {
+        let graph = |plus: u64| {
+            let mut graph = Graph::default();
+            let a = graph.add("a", "number", json!({"value": 3}), &[]);
+            let b = graph.add("b", "sum", json!({"plus": 1}), &[a]);
+            for n in 0..4 {
+                graph.add(&format!("c{n}"), "sum", json!({"plus": plus + n}), &[b, b]);
+            }
+            graph
+        };
+        let first = run(&graph(10), store, executor, &settings(2), &Interrupt::new());
+        damage(store, &first.summary.outputs);
+        // Both a and b are found; what reads b finds out, and b in turn that a is damaged, too.
+        let second = run(&graph(100), store, executor, &settings(2), &Interrupt::new());
+        assert_eq!(second.count(State::Done), 6, "{:?}", second.summary.faults);
+        assert_eq!(second.summary.outputs[..2], first.summary.outputs[..2]);
+        assert_eq!(second.value(store, 5), 4 + 4 + 103);
+        let anew = |e: &&Event| matches!(e, Event::Warning { line } if line.contains("it is made anew"));
+        assert_eq!(second.events.iter().filter(anew).count(), 2);
+        assert!(second.summary.fault().is_none());
+        let third = run(&graph(100), store, executor, &settings(2), &Interrupt::new());
+        assert_eq!(third.count(State::Cached), 6);
+    });
+}
+
 #[test]
 fn damage_found_in_a_store_is_repaired_by_the_next_run() {
     let dir = tempfile::tempdir().expect("temporary folder");
     let store = quick_store(dir.path());
     let graph = Graph::six(1);
     let first = run_here(&graph, &store, &Arc::default(), &settings(1));
-    for object in first.summary.outputs.iter().flatten().map(|o| o["value"]) {
-        let hex = object.digest.hex();
-        let path = dir.path().join("cas").join(&hex[..2]).join(&hex[2..]);
-        if path.exists() {
-            std::fs::remove_file(&path).expect("removable");
-            std::fs::write(&path, vec![b'x'; usize::try_from(object.size).expect("small")]).expect("writable");
-        }
-    }
+    damage(&store, &first.summary.outputs);
     assert!(!store.verify(1.0).damaged.is_empty());
     let again = run_here(&graph, &store, &Arc::default(), &settings(1));
     assert_eq!(again.count(State::Done), 6);

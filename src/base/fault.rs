@@ -117,6 +117,11 @@ impl Fault {
         self.at.insert(0, place.into());
         self
     }
+    /// The same as [`Fault::at`], unless the place is named already.
+    #[must_use]
+    pub fn in_place(self, place: &str) -> Self {
+        if self.at.iter().any(|known| known == place) { self } else { self.at(place) }
+    }
     /// Adds what to do about it.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {

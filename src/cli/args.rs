@@ -175,6 +175,11 @@ pub(super) fn duration(text: &str) -> Result<std::time::Duration, String> {
     std::time::Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
+/// A duration above 0.
+pub(super) fn limit(text: &str) -> Result<std::time::Duration, String> {
+    duration(text).and_then(|limit| if limit.is_zero() { Err("it must be above 0".to_owned()) } else { Ok(limit) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,14 +1,17 @@
 //! `cache`: looking after the store. None of these commands reads a pipeline.
 
-use super::Reply;
+use super::args::duration;
 use super::context::Context;
 use super::output::{Listing, Text, columns};
-use crate::base::text::{bytes, count};
+use super::{Reply, load};
+use crate::base::text::{bytes, count, nearest, quoted};
 use crate::base::{Digest, Fault, FaultKind, Outcome};
+use crate::spec::Catalog;
 use crate::store::{GcPolicy, Listed, Store};
 use clap::Subcommand;
 use serde_json::json;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Look after the store: list, verify, pin, collect, export and import results.
 #[derive(Debug, clap::Args)]
@@ -44,6 +47,9 @@ enum Command {
         /// Keep the results of the last so many runs of each pipeline
         #[arg(long, value_name = "N", default_value_t = 3)]
         keep_runs: usize,
+        /// Keep what was stored in this last time, for a run that goes on may be about to use it
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+        min_age: Duration,
         /// Only say what would go
         #[arg(long, short = 'n')]
         dry_run: bool,
@@ -103,8 +109,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let reply = match &args.command {
         Command::Ls { kind } => ls(&store, kind.as_deref(), context),
         Command::Info => info(&store, context),
-        Command::Gc { max_size, keep_runs, dry_run } => {
-            let policy = GcPolicy { max_bytes: *max_size, keep_runs: *keep_runs, dry_run: *dry_run, ..GcPolicy::default() };
+        Command::Gc { max_size, keep_runs, min_age, dry_run } => {
+            let policy = GcPolicy { max_bytes: *max_size, keep_runs: *keep_runs, min_age: *min_age, dry_run: *dry_run };
             gc(&store, &policy, context)
         }
         Command::Verify { sample } => verify(&store, *sample, context),
@@ -146,6 +152,16 @@ fn say(context: &mut Context<'_>, text: String, json: serde_json::Value) -> Repl
 }
 
 fn ls(store: &Store, kind: Option<&str>, context: &mut Context<'_>) -> Reply {
+    if let Some(kind) = kind {
+        let kinds = load::kinds();
+        let names: Vec<&str> = kinds.kinds().iter().map(|kind| kind.name).collect();
+        if !names.contains(&kind) {
+            let near = nearest(kind, names.iter().copied()).map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+            return Err(Fault::usage(format!("`{kind}` is not a kind of stages"))
+                .help(format!("{near}the kinds are {}", quoted(names)))
+                .into());
+        }
+    }
     let all: Vec<Listed> = store.ls().into_iter().filter(|listed| kind.is_none_or(|kind| listed.record.kind == kind)).collect();
     let row = |listed: &Listed| {
         let record = &listed.record;

@@ -67,7 +67,7 @@ fn tables(project: &Project, keys: &BTreeMap<String, Digest>, store: &Store) -> 
         })
         .collect();
     let layouts: Vec<_> = plan.tables.iter().collect();
-    gather::tables(plan, &layouts, &found, Some(store))
+    Ok(gather::tables(plan, &layouts, &found, Some(store))?.tables)
 }
 
 /// A stage whose key is not the same.

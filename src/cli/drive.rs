@@ -107,7 +107,12 @@ fn finish(run: crate::store::Run, status: RunStatus, counts: BTreeMap<String, u6
 
 /// The number of stages by state, as the history keeps it.
 pub(super) fn counts(summary: &Summary) -> BTreeMap<String, u64> {
-    summary.counts().into_iter().map(|(state, n)| (word(state).to_owned(), n as u64)).collect()
+    let mut counts = BTreeMap::new();
+    for (state, n) in summary.counts() {
+        // Several states are one word.
+        *counts.entry(word(state).to_owned()).or_default() += n as u64;
+    }
+    counts
 }
 
 /// The name of a state for people and programs.

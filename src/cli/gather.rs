@@ -56,11 +56,19 @@ fn unfinished(store: &Store, key: &Digest) -> Found {
     }
 }
 
+/// Tables, and whether they are all that the plan's results could give.
+pub(super) struct Gathered {
+    /// In the order of the layouts.
+    pub(super) tables: Vec<Table>,
+    /// How many measurements were found damaged (and put aside): their cells are missing, and running again brings them back.
+    pub(super) damaged: usize,
+}
+
 /// Every table of the plan, or the named ones.
 ///
 /// # Errors
-/// A storage fault when measurements cannot be read.
-pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: Option<&Store>) -> Outcome<Vec<Table>> {
+/// A storage fault when measurements that are there cannot be read.
+pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: Option<&Store>) -> Outcome<Gathered> {
     let mut needed = BTreeSet::new();
     for layout in layouts {
         for node in layout.values.iter().flat_map(|value| layout.cells.iter().filter_map(|cell| plan.node_for(*cell, &value.stage))) {
@@ -71,14 +79,17 @@ pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: O
     }
     // A history holds the values of every client at every evaluation: reading them is most of the work.
     let read = |digest: &Digest| -> Outcome<(Digest, Option<History>)> {
-        let bytes = match store {
-            Some(store) => store.read(digest)?,
-            None => return Ok((*digest, None)),
-        };
-        Ok((*digest, serde_json::from_slice(&bytes).ok()))
+        let Some(store) = store else { return Ok((*digest, None)) };
+        match store.read(digest) {
+            Ok(bytes) => Ok((*digest, serde_json::from_slice(&bytes).ok())),
+            // The store puts a damaged object aside; its stage counts as not run from then on.
+            Err(_) if !store.holds(digest) => Ok((*digest, None)),
+            Err(fault) => Err(fault),
+        }
     };
     let histories: HashMap<Digest, Option<History>> = needed.par_iter().map(read).collect::<Outcome<_>>()?;
-    Ok(layouts.iter().map(|layout| table(plan, layout, found, &histories)).collect())
+    let damaged = if store.is_some() { histories.values().filter(|history| history.is_none()).count() } else { 0 };
+    Ok(Gathered { tables: layouts.iter().map(|layout| table(plan, layout, found, &histories)).collect(), damaged })
 }
 
 fn table(plan: &Plan, layout: &Layout, found: &[Found], histories: &HashMap<Digest, Option<History>>) -> Table {

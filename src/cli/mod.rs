@@ -40,10 +40,11 @@ mod worker;
 
 use crate::base::{Fault, FaultKind};
 use crate::spec::Diagnostics;
-use args::{Cli, Command};
+use args::{Cli, Command, Form};
 use clap::Parser;
 use context::Context;
 use message::Terminal;
+use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -84,22 +85,24 @@ pub fn main() -> ExitCode {
     };
     let terminal = Terminal::new(&cli.globals);
     message::quiet_panics();
+    let form = cli.globals.output;
     let reply = catch_unwind(AssertUnwindSafe(|| dispatch(cli, &terminal)));
     ExitCode::from(match reply {
         Ok(Ok(code)) => code,
-        Ok(Err(Stop::Fault(fault))) => {
-            terminal.error(&fault);
-            fault.kind.exit_code()
-        }
+        Ok(Err(Stop::Fault(fault))) => failed(&fault, form, &terminal),
         Ok(Err(Stop::Invalid(all))) => {
             terminal.diagnostics(&all);
+            output::failed(form, &json!({"fault": {"kind": all.kind(), "what": "the pipeline is invalid"}, "messages": all.to_json()}));
             all.kind().exit_code()
         }
-        Err(panic) => {
-            terminal.error(&message::internal(&*panic));
-            FaultKind::Internal.exit_code()
-        }
+        Err(panic) => failed(&message::internal(&*panic), form, &terminal),
     })
+}
+
+fn failed(fault: &Fault, form: Form, terminal: &Terminal) -> u8 {
+    terminal.error(fault);
+    output::failed(form, &json!({"fault": fault}));
+    fault.kind.exit_code()
 }
 
 fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {

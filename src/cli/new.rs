@@ -1,10 +1,11 @@
 //! `new`: a pipeline file from a template.
 
-use super::Reply;
+use super::args::Changes;
 use super::context::Context;
 use super::output::{Listing, Text};
+use super::{Reply, load};
 use crate::base::{Fault, Outcome};
-use crate::spec::templates;
+use crate::spec::{overrides::pair, templates};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -35,8 +36,10 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let Some(file) = args.file.as_deref().filter(|_| !args.list) else { return list(context) };
-    let sets: Vec<(String, String)> = args.set.iter().map(|text| pair(text)).collect::<Outcome<_>>()?;
+    let sets: Vec<(String, String)> = args.set.iter().map(|text| pair("set", text)).collect::<Outcome<_>>()?;
     let text = templates::new_from_template(&args.template, &sets)?;
+    // A value that does not fit is told now, and not after the file was edited for an hour.
+    load::expand(file, &text, &Changes::default(), &context.data)?;
     write(file, &text, args.replace)?;
     let said = format!("wrote {}; run it with `pflpipe run {}`\n", file.display(), file.display());
     context.show(&Text { text: said, json: json!({"file": file, "template": args.template}), quiet: String::new() })?;
@@ -53,13 +56,6 @@ fn list(context: &mut Context<'_>) -> Reply {
         key: 0,
     })?;
     Ok(0)
-}
-
-fn pair(text: &str) -> Outcome<(String, String)> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
-        _ => Err(Fault::usage(format!("`--set {text}` lacks a `=`")).help("write `--set name=value`")),
-    }
 }
 
 fn write(file: &Path, text: &str, replace: bool) -> Outcome<()> {

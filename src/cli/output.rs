@@ -40,6 +40,14 @@ pub(super) fn of(form: Form, color: When) -> Box<dyn Output> {
     }
 }
 
+/// Tells a program why there is no result; people are told on standard error.
+pub(super) fn failed(form: Form, fault: &Value) {
+    if form == Form::Json {
+        // That this cannot be written either changes nothing.
+        let _ = write(&format!("{fault:#}\n"));
+    }
+}
+
 struct People(Look);
 
 impl Output for People {

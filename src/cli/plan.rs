@@ -7,13 +7,13 @@ use super::memory::Memory;
 use super::output::{Answer, columns};
 use super::{Reply, drive};
 use crate::base::text::count;
-use crate::base::{FaultKind, Outcome};
+use crate::base::{Digest, FaultKind, Outcome};
 use crate::plan::Node;
 use crate::plan::{Decision, Plan, decide, decide::describe};
+use crate::store::Store;
 use crate::table::Look;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Say what a run would do and why: cached, run, or maybe (known only when the stage before it has run).
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,8 @@ pub(super) fn show(project: &Project, force: &[String], all: bool, context: &mut
         context.pass_warnings(store);
     }
     let would_run = decisions.iter().any(|decision| !matches!(decision, Decision::Cached { .. }));
-    context.show(&Planned { plan: &project.plan, decisions: &decisions, all })?;
+    let begun = store.as_ref().map(Store::checkpointed).unwrap_or_default();
+    context.show(&Planned { plan: &project.plan, decisions: &decisions, begun, all })?;
     Ok(would_run)
 }
 
@@ -67,6 +68,8 @@ pub(super) fn word(decision: &Decision) -> &'static str {
 struct Planned<'a> {
     plan: &'a Plan,
     decisions: &'a [Decision],
+    /// Keys with a checkpoint.
+    begun: BTreeSet<Digest>,
     all: bool,
 }
 
@@ -74,11 +77,19 @@ struct Planned<'a> {
 const REASONS: usize = 5;
 
 impl Planned<'_> {
+    /// What is added to the reason of a stage that does not start from its beginning.
+    fn resumed(&self, decision: &Decision) -> &'static str {
+        match decision {
+            Decision::Run { key, .. } if self.begun.contains(key) => "; continues from a checkpoint",
+            _ => "",
+        }
+    }
+
     fn each(&self) -> Vec<Vec<String>> {
         let row = |(node, decision): (&crate::plan::Node, &Decision)| {
             let state = describe(self.plan, decision);
             let (word, reason) = state.split_once(": ").unwrap_or((&state, ""));
-            vec![node.label(), word.to_owned(), reason.to_owned()]
+            vec![node.label(), word.to_owned(), format!("{reason}{}", self.resumed(decision))]
         };
         self.plan.nodes.iter().zip(self.decisions).map(row).collect()
     }
@@ -93,7 +104,7 @@ impl Planned<'_> {
                 total += 1;
                 let reason = match decision {
                     Decision::Cached { .. } => String::new(),
-                    Decision::Run { reason, .. } => reason.to_string(),
+                    Decision::Run { reason, .. } => format!("{reason}{}", self.resumed(decision)),
                     Decision::Maybe { after } => format!("after {}", self.plan.node(*after).stage),
                 };
                 let order = ["run", "maybe", "cached"].iter().position(|w| *w == word(decision)).unwrap_or(0);
@@ -162,6 +173,7 @@ impl Answer for Planned<'_> {
                     "state": word(decision),
                     "key": key,
                     "reason": reason,
+                    "checkpoint": !self.resumed(decision).is_empty(),
                     "after": after,
                 })
             })

@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let decisions = decide(plan, &memory, &|_| false);
     let found = gather::found(plan, &decisions, Some(&store));
     let layouts: Vec<_> = plan.tables.iter().filter(|table| args.name.as_ref().is_none_or(|name| table.name == *name)).collect();
-    let mut tables = gather::tables(plan, &layouts, &found, Some(&store))?;
+    let mut tables = gather::tables(plan, &layouts, &found, Some(&store))?.tables;
     annotate::complete(&mut tables, &project, &layouts)?;
     let all: Vec<&str> = evidence::KINDS.iter().map(|(name, _)| *name).collect();
     let kinds: Vec<&str> = if args.kinds.is_empty() { all } else { args.kinds.iter().map(String::as_str).collect() };

@@ -83,8 +83,9 @@ fn remarks(terminal: &Terminal, event: &Event, line: &dyn Fn(String)) {
     match event {
         Event::Failed { label, fault, retry, .. } => {
             let again = if *retry { "; it is tried again" } else { "" };
-            line(format!("failed {label}: {fault}{again}"));
+            line(format!("failed {}{again}", fault.clone().in_place(label)));
         }
+        Event::Waiting { twin: Some(_), .. } => {}
         Event::Waiting { label, .. } => line(format!("waiting for another process to finish {label}")),
         Event::Interrupted { label, .. } => line(format!("stopped {label}")),
         Event::Warning { line: text } if terminal.verbose == 0 => line(format!("warning: {text}")),

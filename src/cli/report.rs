@@ -62,7 +62,7 @@ fn page(project: &Project, store: &Store) -> Outcome<Page> {
     let found = gather::found(plan, &decisions, Some(store));
     let layouts: Vec<_> = plan.tables.iter().collect();
     annotate::check(project, &layouts)?;
-    let mut tables = gather::tables(plan, &layouts, &found, Some(store))?;
+    let mut tables = gather::tables(plan, &layouts, &found, Some(store))?.tables;
     annotate::complete(&mut tables, project, &layouts)?;
     let kinds: Vec<&str> = evidence::KINDS.iter().map(|(name, _)| *name).filter(|name| *name != "partition").collect();
     let mut sections = Vec::new();

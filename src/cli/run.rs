@@ -1,6 +1,6 @@
 //! `run`: what is not there yet is executed, then every table of the pipeline is printed.
 
-use super::args::{PipelineArgs, duration};
+use super::args::{PipelineArgs, duration, limit};
 use super::context::Context;
 use super::load::Project;
 use super::output::Answer;
@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
     /// Fail a stage that takes longer, where the stage does not say: `90s`, `2h`
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = limit)]
     timeout: Option<Duration>,
     /// Time between two checkpoints of a training; 0 is after every round
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = duration)]
@@ -93,23 +93,47 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         trace: args.trace.clone(),
         strict: args.strict,
     };
-    let ran = drive::run(&project, &options, &store, &interrupt, context)?;
-    let summary = &ran.summary;
-    context.pass_warnings(&store);
-    failures(&ran, context);
-    context.terminal.note(drive::summed_up(summary));
-
-    let stopped = summary.fault();
-    // Whoever stops a run wants the prompt back; the table of what is there is a command away.
-    let tables = if summary.interrupted.is_some() { Vec::new() } else { tables(&project, summary, &store)? };
-    if summary.interrupted.is_none() {
+    let (ran, tables) = to_the_end(&project, options, &store, &interrupt, context)?;
+    let stopped = ran.summary.fault();
+    if ran.summary.interrupted.is_none() {
         annotate::write(&tables, &layouts, &folder, context)?;
     }
     context.show(&Ended { ran: &ran, tables, fault: stopped.clone() })?;
     Ok(stopped.map_or(0, |fault| fault.kind.exit_code()))
 }
 
-fn tables(project: &Project, summary: &Summary, store: &Store) -> Outcome<Vec<Table>> {
+/// Runs the pipeline and gathers its tables. Damage in a result that no stage reads is found only by the table, so that what
+/// was put aside then runs once more.
+fn to_the_end(
+    project: &Project,
+    mut options: drive::Options,
+    store: &Store,
+    interrupt: &Interrupt,
+    context: &Context<'_>,
+) -> Outcome<(drive::Ran, Vec<Table>)> {
+    let mut again = false;
+    loop {
+        let ran = drive::run(project, &options, store, interrupt, context)?;
+        context.pass_warnings(store);
+        failures(&ran, context);
+        context.terminal.note(drive::summed_up(&ran.summary));
+        // Whoever stops a run wants the prompt back; the table of what is there is a command away.
+        if ran.summary.interrupted.is_some() {
+            return Ok((ran, Vec::new()));
+        }
+        let gathered = tables(project, &ran.summary, store)?;
+        context.pass_warnings(store);
+        if gathered.damaged == 0 || again {
+            return Ok((ran, gathered.tables));
+        }
+        context.terminal.note(format!("{} damaged: the stages that made them run once more", count(gathered.damaged, "result")));
+        again = true;
+        // What was forced has run.
+        options.force.clear();
+    }
+}
+
+fn tables(project: &Project, summary: &Summary, store: &Store) -> Outcome<gather::Gathered> {
     let found: Vec<gather::Found> = summary
         .states
         .iter()
@@ -121,9 +145,9 @@ fn tables(project: &Project, summary: &Summary, store: &Store) -> Outcome<Vec<Ta
         })
         .collect();
     let layouts: Vec<_> = project.plan.tables.iter().collect();
-    let mut tables = gather::tables(&project.plan, &layouts, &found, Some(store))?;
-    annotate::complete(&mut tables, project, &layouts)?;
-    Ok(tables)
+    let mut gathered = gather::tables(&project.plan, &layouts, &found, Some(store))?;
+    annotate::complete(&mut gathered.tables, project, &layouts)?;
+    Ok(gathered)
 }
 
 /// The cores that this process may use.
@@ -135,8 +159,9 @@ pub(super) fn cores() -> usize {
 fn failures(ran: &drive::Ran, context: &Context<'_>) {
     let mut told: Vec<(Fault, &str, usize)> = Vec::new();
     for (job, fault) in &ran.summary.faults {
-        let (mut fault, label) = (fault.clone(), ran.labels[*job].as_str());
-        // Some faults name their stage already.
+        let label = ran.labels[*job].as_str();
+        let mut fault = fault.clone();
+        // Failures of several stages are compared without their places.
         fault.at.retain(|place| place != label);
         match told.iter_mut().find(|(other, ..)| *other == fault) {
             Some((_, _, more)) => *more += 1,

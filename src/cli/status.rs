@@ -97,6 +97,12 @@ fn of_run(store: &Store, info: &RunInfo, context: &mut Context<'_>) -> Reply {
         };
         last.insert(job, Last { label, state, detail });
     }
+    // Whoever was killed could not say how its stages ended.
+    if info.status != RunStatus::Running {
+        for entry in last.values_mut().filter(|entry| matches!(entry.state, "running" | "waiting")) {
+            entry.state = "cut short";
+        }
+    }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in last.values() {
         *counts.entry(entry.state).or_default() += 1;
@@ -130,6 +136,7 @@ fn of_pipeline(file: &Path, changes: &Changes, context: &mut Context<'_>) -> Rep
     let memory = Memory::of(store.as_ref());
     let decisions = decide(&project.plan, &memory, &|_| false);
     let found = gather::found(&project.plan, &decisions, store.as_ref());
+    let begun = store.as_ref().map(Store::checkpointed).unwrap_or_default();
     let (mut rows, mut listed) = (Vec::new(), Vec::new());
     for stage in project.plan.stages() {
         let mut n: BTreeMap<&str, usize> = BTreeMap::new();
@@ -141,18 +148,20 @@ fn of_pipeline(file: &Path, changes: &Changes, context: &mut Context<'_>) -> Rep
                 (Decision::Cached { .. }, _) => "there",
                 (_, gather::Found::Running) => "running",
                 (_, gather::Found::Failed) => "failed",
+                (Decision::Run { key, .. }, _) if begun.contains(key) => "begun",
                 _ => "open",
             };
             *n.entry(state).or_default() += 1;
         }
         let of = |state| n.get(state).copied().unwrap_or(0);
         listed.push(json!({"stage": &**stage, "kind": kind, "states": n}));
-        let row = [of("there"), of("running"), of("failed"), of("open")].map(|n| if n == 0 { "-".to_owned() } else { n.to_string() });
+        let row = [of("there"), of("running"), of("begun"), of("failed"), of("open")]
+            .map(|n| if n == 0 { "-".to_owned() } else { n.to_string() });
         rows.push([vec![stage.to_string(), kind.to_owned()], row.to_vec()].concat());
     }
     let there = decisions.iter().filter(|decision| matches!(decision, Decision::Cached { .. })).count();
     context.show(&Listing {
-        header: vec!["stage", "kind", "there", "running", "failed", "open"],
+        header: vec!["stage", "kind", "there", "running", "begun", "failed", "open"],
         rows,
         note: format!("{there} of {} are there", count(decisions.len(), "stage")),
         json: json!({"pipeline": project.plan.pipeline, "there": there, "total": decisions.len(), "stages": listed}),

@@ -7,7 +7,7 @@ use super::gather;
 use super::load::{self, Project};
 use super::memory::Memory;
 use super::output::{Answer, Text, Verbatim};
-use super::{Reply, Stop};
+use super::{Reply, Stop, status};
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::plan::decide;
@@ -152,11 +152,11 @@ fn layouts(project: &Project, args: &Args) -> Outcome<Vec<Layout>> {
 
 /// The project of a pipeline file, or of a run: its text and changes are in the store.
 pub(super) fn open(source: &Path, changes: &Changes, store: Option<&Store>, context: &Context<'_>) -> Result<Project, Stop> {
-    let info = source.to_str().filter(|_| !source.exists()).and_then(|id| store?.run(id));
-    let (Some(info), Some(store)) = (info, store) else {
+    let (false, Some(store)) = (source.exists(), store) else {
         let args = PipelineArgs { file: source.to_owned(), changes: changes.clone() };
         return load::load(&args, context);
     };
+    let info = status::find(store, &source.to_string_lossy())?;
     let plan = store.run_plan(&info.id).unwrap_or_default();
     let file: PathBuf = plan.get("file").and_then(Value::as_str).map_or_else(|| info.pipeline.clone().into(), PathBuf::from);
     let mut kept: Changes = plan.get("changes").and_then(|changes| serde_json::from_value(changes.clone()).ok()).unwrap_or_default();
@@ -175,12 +175,20 @@ fn tables(project: &Project, layouts: &[&Layout], store: Option<&Store>, context
     let memory = Memory::of(store);
     let decisions = decide(plan, &memory, &|_| false);
     let found = gather::found(plan, &decisions, store);
-    let mut tables = gather::tables(plan, layouts, &found, store)?;
-    annotate::complete(&mut tables, project, layouts)?;
+    let mut gathered = gather::tables(plan, layouts, &found, store)?;
+    annotate::complete(&mut gathered.tables, project, layouts)?;
     if let Some(store) = store {
         context.pass_warnings(store);
     }
-    Ok(tables)
+    if gathered.damaged > 0 {
+        let line = format!("{} damaged and left out; `pflpipe run` makes them anew", were(gathered.damaged));
+        context.terminal.warning(&line);
+    }
+    Ok(gathered.tables)
+}
+
+fn were(n: usize) -> String {
+    if n == 1 { "1 result was".to_owned() } else { format!("{n} results were") }
 }
 
 fn create(path: &Path) -> Outcome<File> {

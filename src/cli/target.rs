@@ -14,6 +14,8 @@ pub(super) struct Target {
     text: String,
     stage: String,
     coords: Vec<(String, String)>,
+    /// Whether the brackets, and each coordinate in them, are as they should be.
+    regular: bool,
 }
 
 impl Target {
@@ -24,13 +26,15 @@ impl Target {
             Some((stage, rest)) => (stage.trim(), rest.trim_end().strip_suffix(']').unwrap_or(rest)),
             None => (text, ""),
         };
-        let coords = split(inside)
+        let parts: Vec<&str> = split(inside).into_iter().map(str::trim).filter(|part| !part.is_empty()).collect();
+        let regular = text.contains('[') == text.ends_with(']') && parts.iter().all(|part| part.contains('='));
+        let coords = parts
             .into_iter()
             .map(|part| part.split_once('=').map_or((part.trim(), ""), |(axis, value)| (axis.trim(), value.trim())))
             .filter(|(axis, _)| !axis.is_empty())
             .map(|(axis, value)| (axis.to_owned(), plain(value)))
             .collect();
-        Self { text: text.to_owned(), stage: stage.to_owned(), coords }
+        Self { text: text.to_owned(), stage: stage.to_owned(), coords, regular }
     }
 
     /// Whether a label such as `run[algorithm=ditto, seed=0]` names a stage that is meant.
@@ -44,6 +48,10 @@ impl Target {
     /// # Errors
     /// A usage fault when there is none, with the nearest stage or the axes and values that the stage has.
     pub(super) fn find(&self, plan: &Plan) -> Outcome<Vec<NodeId>> {
+        if !self.regular {
+            return Err(Fault::usage(format!("`{}` does not name a stage", self.text))
+                .help("write `STAGE`, or `STAGE[AXIS=VALUE, ...]` as `plan` shows it"));
+        }
         let found: Vec<NodeId> = plan
             .order()
             .filter(|id| {
@@ -123,6 +131,9 @@ mod tests {
         }
         for text in ["split", "run[seed=1]", "run[beta=0]", "run[algorithm=ditto]", "run[seed"] {
             assert!(!Target::parse(text).matches(label), "{text}");
+        }
+        for text in ["run[", "run[seed=0", "run]", "run[seed]", "run[seed=0, ditto]"] {
+            assert!(!Target::parse(text).regular, "{text}");
         }
     }
 }

@@ -86,7 +86,7 @@ fn tables(project: &super::load::Project, store: &Store) -> Outcome<String> {
     let decisions = decide(&project.plan, &memory, &|_| false);
     let found = gather::found(&project.plan, &decisions, Some(store));
     let layouts: Vec<_> = project.plan.tables.iter().collect();
-    let mut tables = gather::tables(&project.plan, &layouts, &found, Some(store))?;
+    let mut tables = gather::tables(&project.plan, &layouts, &found, Some(store))?.tables;
     annotate::complete(&mut tables, project, &layouts)?;
     format::find("term")?.render(&tables, Look::default())
 }

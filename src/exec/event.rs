@@ -28,7 +28,7 @@ pub enum Event {
         /// Key.
         key: Digest,
     },
-    /// Another process runs the same key; its result will be taken.
+    /// The same key runs elsewhere; its result will be taken.
     Waiting {
         /// Position.
         job: usize,
@@ -36,6 +36,9 @@ pub enum Event {
         label: String,
         /// Key.
         key: Digest,
+        /// The job of this run that has the same key; none when another process runs it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        twin: Option<usize>,
     },
     /// An attempt has started.
     Started {

@@ -13,7 +13,7 @@ use super::summary::{Span, Summary};
 use crate::base::{Digest, Fault, FaultKind, Outcome, text};
 use crate::stage::task::{Outputs, Report};
 use crate::store::{Run, Store};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -86,6 +86,8 @@ impl Schedule<'_> {
             keys: vec![None; self.jobs.len()],
             faults: BTreeMap::new(),
             retries: self.jobs.iter().map(|job| job.retries).collect(),
+            renewed: BTreeSet::new(),
+            second_chances: BTreeSet::new(),
             fresh: order.into_iter().filter(|job| self.jobs[*job].deps.is_empty()).collect(),
             ready,
             running: BTreeMap::new(),
@@ -113,6 +115,10 @@ struct Scheduler<'a, 'b> {
     keys: Vec<Option<Digest>>,
     faults: BTreeMap<usize, Fault>,
     retries: Vec<u32>,
+    /// Jobs that run once more because their results were found damaged.
+    renewed: BTreeSet<usize>,
+    /// Jobs that ran once more because what they read had just been made anew.
+    second_chances: BTreeSet<usize>,
     /// Jobs whose inputs have just become known.
     fresh: VecDeque<usize>,
     ready: Ready,
@@ -177,13 +183,15 @@ impl Scheduler<'_, '_> {
     }
 
     fn end(mut self) -> Summary {
-        let interrupted = (self.level > 0).then(|| self.with.interrupt.kind());
         for (job, running) in std::mem::take(&mut self.running) {
             running.attempt.kill();
             self.finish_attempt(job, &running, State::Interrupted);
             self.settle(job, State::Interrupted);
         }
         self.pass_warnings_on();
+        // Who stops a run whose last stage is just ending has stopped nothing.
+        let cut_short = |job| matches!(self.states.get(job), State::Interrupted) || !self.states.get(job).is_final();
+        let interrupted = (self.level > 0 && (0..self.outputs.len()).any(cut_short)).then(|| self.with.interrupt.kind());
         let wall_ms = millis(self.begun.elapsed());
         let summary = Summary {
             states: std::mem::replace(&mut self.states, States::new(0)).into_inner(),
@@ -211,6 +219,10 @@ impl Scheduler<'_, '_> {
         while !self.halted
             && let Some(job) = self.fresh.pop_front()
         {
+            // A result that it reads was found damaged meanwhile.
+            if self.missing[job] > 0 {
+                continue;
+            }
             looked += 1;
             if looked.is_multiple_of(256) {
                 self.look_for_interrupt();
@@ -241,6 +253,11 @@ impl Scheduler<'_, '_> {
         while !self.halted
             && let Some((job, lane)) = self.ready.pop()
         {
+            if self.lacking(job) > 0 {
+                self.ready.release(&self.with.jobs[job].device, lane);
+                self.wait_for_inputs(job);
+                continue;
+            }
             self.serial += 1;
             let mailbox = Mailbox { job, serial: self.serial, sender: self.sender.clone() };
             match self.order(job).and_then(|order| self.with.executor.start(order, mailbox)) {
@@ -279,7 +296,8 @@ impl Scheduler<'_, '_> {
             lineage: prepared.lineage,
             extent: prepared.extent,
             run: self.with.history.map(|run| run.id().to_owned()).unwrap_or_default(),
-            force: described.force,
+            // The record of a damaged result is still there.
+            force: described.force || self.renewed.contains(&job),
         })
     }
 
@@ -322,6 +340,9 @@ impl Scheduler<'_, '_> {
         let event = Event::Report { job, report };
         if keep && let Some(run) = self.with.history {
             run.event(&event);
+        }
+        if tracing::enabled!(tracing::Level::TRACE) {
+            tracing::trace!("{}", serde_json::to_string(&event).unwrap_or_default());
         }
         (self.sink)(&event);
     }
@@ -406,15 +427,68 @@ impl Scheduler<'_, '_> {
         self.outputs[job] = Some(outputs);
         for n in 0..self.dependents[job].len() {
             let dependent = self.dependents[job][n];
-            self.missing[dependent] -= 1;
-            if self.missing[dependent] == 0 && self.states.get(dependent) == State::Unknown {
-                self.fresh.push_back(dependent);
+            // When a damaged result is made anew, some that read it have gone on already.
+            if self.states.get(dependent) == State::Unknown {
+                self.missing[dependent] -= 1;
+                if self.missing[dependent] == 0 {
+                    self.fresh.push_back(dependent);
+                }
             }
         }
     }
 
+    /// The number of inputs that are not there.
+    fn lacking(&self, job: usize) -> usize {
+        self.with.jobs[job].deps.iter().filter(|dep| self.outputs[**dep].is_none()).count()
+    }
+
+    fn wait_for_inputs(&mut self, job: usize) {
+        self.missing[job] = self.lacking(job);
+        self.states.reopen(job, State::Unknown);
+    }
+
+    /// Whether the job failed because results that it reads were damaged or lost since the run found them. The jobs that made them
+    /// then run once more, and this one after them.
+    fn renew_inputs(&mut self, job: usize, fault: &Fault) -> bool {
+        if self.halted || !matches!(fault.kind, FaultKind::Storage | FaultKind::InputsMissing) {
+            return false;
+        }
+        let with = self.with;
+        let lost = |dep: &usize| self.outputs[*dep].as_ref().is_some_and(|outputs| !with.store.sound(outputs));
+        let lost: BTreeSet<usize> = with.jobs[job].deps.iter().copied().filter(lost).collect();
+        // What is damaged again and again is a broken disk.
+        if lost.iter().any(|dep| self.renewed.contains(dep)) {
+            return false;
+        }
+        // Another job that reads the same may have found the damage first, and all is well again.
+        let healed = lost.is_empty() && with.jobs[job].deps.iter().any(|dep| self.renewed.contains(dep)) && self.second_chances.insert(job);
+        for dep in lost {
+            self.renewed.insert(dep);
+            self.outputs[dep] = None;
+            for n in 0..self.dependents[dep].len() {
+                let dependent = self.dependents[dep][n];
+                if self.states.get(dependent) == State::Unknown {
+                    self.missing[dependent] += 1;
+                }
+            }
+            self.states.reopen(dep, State::Ready);
+            self.ready.push(dep, &with.jobs[dep].device);
+            self.tell(&Event::Warning { line: format!("the result of {} was damaged; it is made anew", with.jobs[dep].label) });
+        }
+        healed || self.lacking(job) > 0
+    }
+
     /// An attempt failed: once more, or for good.
     fn attempt_failed(&mut self, job: usize, fault: Fault) -> State {
+        if self.renew_inputs(job, &fault) {
+            let label = self.with.jobs[job].label.clone();
+            self.tell(&Event::Failed { job, label, key: self.keys[job], fault, retry: true });
+            self.wait_for_inputs(job);
+            if self.missing[job] == 0 {
+                self.fresh.push_back(job);
+            }
+            return State::Unknown;
+        }
         let again = self.retries[job] > 0 && !self.halted && may_retry(fault.kind);
         if !again {
             self.fail(job, fault);
@@ -429,7 +503,7 @@ impl Scheduler<'_, '_> {
 
     fn fail(&mut self, job: usize, fault: Fault) {
         let label = &self.with.jobs[job].label;
-        let fault = fault.at(label.clone());
+        let fault = fault.in_place(label);
         self.tell(&Event::Failed { job, label: label.clone(), key: self.keys[job], fault: fault.clone(), retry: false });
         self.states.set(job, State::Failed);
         self.faults.insert(job, fault);
@@ -465,7 +539,8 @@ impl Scheduler<'_, '_> {
     fn park(&mut self, job: usize) {
         self.states.set(job, State::Waiting);
         if let Some(key) = self.keys[job] {
-            self.tell(&Event::Waiting { job, label: self.with.jobs[job].label.clone(), key });
+            let twin = self.running.keys().copied().find(|other| self.keys[*other] == Some(key));
+            self.tell(&Event::Waiting { job, label: self.with.jobs[job].label.clone(), key, twin });
         }
         self.parked.insert(job, Parked { next: Instant::now() + RECHECK.0, pause: RECHECK.0 });
     }
@@ -550,6 +625,9 @@ impl Scheduler<'_, '_> {
     }
 
     fn tell(&mut self, event: &Event) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!("{}", serde_json::to_string(event).unwrap_or_default());
+        }
         if let Some(run) = self.with.history {
             run.event(event);
         }

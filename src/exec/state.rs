@@ -71,6 +71,12 @@ impl States {
         self.0[job] = next;
     }
 
+    /// Takes a job back whose result was found damaged (to `Ready`), or one that reads such a result (to `Unknown`).
+    pub(super) fn reopen(&mut self, job: usize, next: State) {
+        debug_assert!(matches!(next, State::Ready | State::Unknown), "job {job} cannot be taken back to {next:?}");
+        self.0[job] = next;
+    }
+
     pub(super) fn into_inner(self) -> Vec<State> {
         self.0
     }

@@ -123,8 +123,10 @@ impl Checker<'_> {
         let tag = shape.tag.as_ref()?;
         let found = tag.variants.iter().position(|variant| variant.name == word);
         if found.is_none() {
-            let path = if prefix.is_empty() { tag.name } else { prefix };
-            let message = format!("there is no `{}` of the name `{word}`", last(path));
+            let message = match prefix {
+                "" => format!("`{}` cannot be `{word}`", tag.name),
+                path => format!("there is no `{}` of the name `{word}`", last(path)),
+            };
             self.say("unknown-variant", message, place, suggest(word, tag.variants.iter().map(|v| v.name)));
         }
         found

@@ -214,7 +214,12 @@ impl<'e> Program<'e> {
             How::Compiled(..) => self.run(scope),
         };
         match value {
-            Ok(value) => Ok(value.is_true()),
+            Ok(value) if value.kind() == ValueKind::Bool => Ok(value.is_true()),
+            Ok(value) => Err(Failure::Wrong(Box::new(
+                Diagnostic::error("expression", format!("the condition gives {value}, which is neither true nor false"))
+                    .at(self.place)
+                    .help("compare it, as in `algorithm == \"fedavg\"` or `seed in [0, 1]`"),
+            ))),
             Err(Failure::Undefined(_)) => Ok(false),
             Err(other) => Err(other),
         }

@@ -26,15 +26,11 @@ impl Overrides {
     /// From the texts of the options.
     ///
     /// # Errors
-    /// A usage fault for a text without `=`.
+    /// As [`pair`].
     pub fn parse(set: &[String], sweep: &[String], filter: &[String]) -> Outcome<Self> {
-        let split = |option: &str, text: &String| match text.split_once('=') {
-            Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
-            _ => Err(Fault::usage(format!("`--{option} {text}` lacks a `=`")).help(format!("write `--{option} name=value`"))),
-        };
         Ok(Self {
-            set: set.iter().map(|text| split("set", text)).collect::<Outcome<_>>()?,
-            sweep: sweep.iter().map(|text| split("sweep", text)).collect::<Outcome<_>>()?,
+            set: set.iter().map(|text| pair("set", text)).collect::<Outcome<_>>()?,
+            sweep: sweep.iter().map(|text| pair("sweep", text)).collect::<Outcome<_>>()?,
             filter: filter.to_vec(),
         })
     }
@@ -43,6 +39,22 @@ impl Overrides {
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.sweep.is_empty() && self.filter.is_empty()
     }
+}
+
+/// The name and the value of `name=value`, as an option such as `--set` takes them.
+///
+/// # Errors
+/// A usage fault when the `=`, the name or the value is missing.
+pub fn pair(option: &str, text: &str) -> Outcome<(String, String)> {
+    let (what, help) = match text.split_once('=').map(|(name, value)| (name.trim(), value)) {
+        None => ("lacks a `=`", format!("write `--{option} name=value`")),
+        Some(("", _)) => ("has no name before the `=`", format!("write `--{option} name=value`")),
+        Some((name, value)) if value.trim().is_empty() => {
+            ("has no value after the `=`", format!("write `--{option} \"{name}=''\"` for an empty text, or `{name}=null` for none"))
+        }
+        Some((name, value)) => return Ok((name.to_owned(), value.to_owned())),
+    };
+    Err(Fault::usage(format!("`--{option} {text}` {what}")).help(help))
 }
 
 /// Applies `--set` and `--sweep` to the tree.
@@ -102,7 +114,10 @@ fn set(root: &mut Node, name: &str, node: Node, at: At, catalog: &dyn Catalog, p
             let problem = if axes.contains(only) {
                 Diagnostic::error("set", format!("`{only}` is an axis of the sweep")).help(format!("write `--sweep {only}=...`"))
             } else {
-                Diagnostic::error("set", format!("`{only}` is not a variable")).help_if(suggest(only, vars.iter().map(String::as_str)))
+                let of_stages =
+                    stages_with(root, only, catalog).into_iter().next().map(|stage| format!("write `--set {stage}.{only}=...`"));
+                let near = suggest(only, vars.iter().map(String::as_str));
+                Diagnostic::error("set", format!("`{only}` is not a variable")).help_if(of_stages.or(near))
             };
             problems.push(problem.at(at));
             return;
@@ -120,6 +135,17 @@ fn set(root: &mut Node, name: &str, node: Node, at: At, catalog: &dyn Catalog, p
     if let Err(problem) = descend(root, &path, 0, place, node) {
         problems.push(problem.at(at));
     }
+}
+
+/// The stages of which that is a parameter.
+fn stages_with(root: &Node, parameter: &str, catalog: &dyn Catalog) -> Vec<String> {
+    let stages = root.get("stages");
+    let has = |stage: &String| {
+        let kinds = keys(stages.and_then(|stages| stages.get(stage)));
+        let mut kinds = kinds.iter().filter_map(|key| catalog.kind(key));
+        kinds.any(|kind| kind.shape.fields.iter().any(|field| field.name == parameter))
+    };
+    keys(stages).into_iter().filter(has).collect()
 }
 
 /// What exists on each level, so that a misspelt stage is an error while a new parameter is not.

@@ -39,7 +39,7 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
 
     let metrics = serde_json::to_vec(&simulated.history).map_err(|e| Fault::internal(format!("the history has no JSON form: {e}")))?;
     let mut outputs = super::outputs(host, [("metrics", &metrics), ("model", &model::rewrite(&simulated.global, &stored_model)?)])?;
-    outputs.insert("checkpoint".to_owned(), store.put_tree(&put_parts(host, &simulated.last)?)?);
+    outputs.insert("checkpoint".to_owned(), store.put_tree(&put(&simulated.last, |bytes| store.put(bytes))?)?);
     store.drop_checkpoint(&task.key);
     Ok(outputs)
 }
@@ -62,8 +62,12 @@ fn settings(params: &Map<String, Value>) -> Outcome<(Settings, Map<String, Value
     Ok((settings, algorithm))
 }
 
-fn put_parts(host: &dyn Host, snapshot: &Snapshot) -> Outcome<BTreeMap<String, ObjectRef>> {
-    snapshot.parts.iter().map(|(name, bytes)| Ok((name.clone(), host.store().put(bytes)?))).collect()
+fn put(snapshot: &Snapshot, put: impl Fn(&[u8]) -> Outcome<ObjectRef>) -> Outcome<BTreeMap<String, ObjectRef>> {
+    snapshot.parts.iter().map(|(name, bytes)| Ok((name.clone(), put(bytes)?))).collect()
+}
+
+fn read(tree: &BTreeMap<String, ObjectRef>, read: impl Fn(&ObjectRef) -> Outcome<Vec<u8>>) -> Outcome<Snapshot> {
+    Snapshot::of(tree.iter().map(|(name, object)| Ok((name.clone(), read(object)?))).collect::<Outcome<_>>()?)
 }
 
 /// Reports progress, keeps checkpoints in the store, and finds the one to continue from.
@@ -80,19 +84,17 @@ impl StageMonitor<'_> {
     fn log(&self, warning: bool, line: String) {
         self.host.report(Report::Log { warning, line });
     }
-    fn read(&self, tree: &BTreeMap<String, ObjectRef>) -> Outcome<Snapshot> {
-        Snapshot::of(tree.iter().map(|(name, object)| Ok((name.clone(), self.host.store().read(object)?))).collect::<Outcome<_>>()?)
-    }
     /// The checkpoint of this very stage, if one was left behind.
     fn own(&self) -> Option<Outcome<Snapshot>> {
         let manifest = self.host.store().load_checkpoint(&self.task.key)?;
         let tree = serde_json::from_slice(&manifest).map_err(|e| Fault::storage(format!("the checkpoint's manifest is damaged: {e}")));
-        Some(tree.and_then(|tree| self.read(&tree)))
+        Some(tree.and_then(|tree| read(&tree, |part| self.host.store().read_part(&self.task.key, part))))
     }
     /// The last state of a run with fewer rounds, if this one may continue it.
     fn shorter(&self) -> Option<Outcome<Snapshot>> {
         let object = self.task.shorter.as_ref().filter(|_| self.may_extend)?.get("checkpoint")?;
-        Some(self.host.store().tree(object).and_then(|tree| self.read(&tree)))
+        let store = self.host.store();
+        Some(store.tree(object).and_then(|tree| read(&tree, |part| store.read(part))))
     }
 }
 
@@ -123,12 +125,13 @@ impl Monitor for StageMonitor<'_> {
         self.saved.elapsed() >= Duration::from_secs_f64(self.task.checkpoint_seconds.clamp(0.0, 1e9))
     }
     fn save(&mut self, snapshot: Snapshot) -> Outcome<()> {
-        let tree = put_parts(self.host, &snapshot)?;
+        let (store, key) = (self.host.store(), &self.task.key);
+        let tree = put(&snapshot, |bytes| store.put_part(key, bytes))?;
         let manifest = serde_json::to_vec(&tree).map_err(|e| Fault::internal(format!("a checkpoint has no JSON form: {e}")))?;
         let objects: Vec<ObjectRef> = tree.values().copied().collect();
-        self.host.store().save_checkpoint(&self.task.key, &manifest, &objects)?;
+        store.save_checkpoint(key, &manifest, &objects)?;
         let outdated: Vec<ObjectRef> = self.objects.iter().filter(|old| !objects.contains(old)).copied().collect();
-        self.host.store().retire(&outdated);
+        store.retire(key, &outdated);
         self.objects = objects;
         self.saved = Instant::now();
         Ok(())

@@ -6,6 +6,7 @@ use super::Store;
 use super::record::checked;
 use crate::base::{Digest, Fault, ObjectRef, Outcome};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -21,6 +22,40 @@ pub struct Checkpoint {
 }
 
 impl Store {
+    /// Stores a part of a checkpoint of that key: an object that begins with the key, so that no other stage has an equal one, and
+    /// whoever holds the lease of the key may remove it.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn put_part(&self, key: &Digest, bytes: &[u8]) -> Outcome<ObjectRef> {
+        self.put(&[&key.0[..], bytes].concat())
+    }
+
+    /// The bytes of such a part.
+    ///
+    /// # Errors
+    /// As [`Store::read`], and a storage fault when the part is of another key.
+    pub fn read_part(&self, key: &Digest, part: &ObjectRef) -> Outcome<Vec<u8>> {
+        let mut bytes = self.read(part)?;
+        if !bytes.starts_with(&key.0) {
+            return Err(Fault::storage(format!("object `{}` is not a part of the checkpoint `{}`", part.digest.short(), key.short())));
+        }
+        bytes.drain(..key.0.len());
+        Ok(bytes)
+    }
+
+    /// Removes parts of checkpoints of that key that no checkpoint needs any longer; the caller holds the key's lease. Objects
+    /// that are no such parts stay. Without this, a long training fills the disk with its former checkpoints.
+    pub fn retire(&self, key: &Digest, parts: &[ObjectRef]) {
+        for part in parts {
+            let path = self.layout().object(&part.digest);
+            if self.files().read_head(&path, key.0.len() as u64).is_ok_and(|head| head == key.0) {
+                // What cannot be removed goes with the next garbage collection.
+                let _ = self.files().remove(&path);
+            }
+        }
+    }
+
     /// Replaces the checkpoint of a key. The objects must be in the store already; those that only the former checkpoint named
     /// may be handed to [`Store::retire`] afterwards.
     ///
@@ -61,6 +96,13 @@ impl Store {
         }
     }
 
+    /// The keys that have a checkpoint; whether it can be used is not looked at.
+    #[must_use]
+    pub fn checkpointed(&self) -> BTreeSet<Digest> {
+        let names = self.files().list(&self.layout().folder("ckpt")).unwrap_or_default();
+        names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect()
+    }
+
     /// Removes the checkpoint of a key; its objects go with the next garbage collection.
     pub fn drop_checkpoint(&self, key: &Digest) {
         let path = self.layout().checkpoint(key);
@@ -90,6 +132,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn parts_of_two_stages_are_never_one_object() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let store = Store::open(dir.path()).expect("a new store");
+        let (one, two) = (Digest::of(b"one"), Digest::of(b"two"));
+        let parts = [&one, &two].map(|key| store.put_part(key, b"no state").expect("writable"));
+        let plain = store.put(b"no state").expect("writable");
+        store.retire(&one, &[parts[0], parts[1], plain]);
+        assert_eq!([parts[0], parts[1], plain].map(|object| store.has(&object)), [false, true, true]);
+        assert_eq!(store.read_part(&two, &parts[1]).expect("there"), b"no state");
+        assert!(store.read_part(&one, &parts[1]).is_err());
+    }
+
+    #[test]
     fn a_checkpoint_is_replaced_loaded_and_dropped_and_damage_is_none() {
         let dir = tempfile::tempdir().expect("temporary folder");
         let store = Store::open(dir.path()).expect("a new store");
@@ -99,6 +154,7 @@ mod tests {
         store.save_checkpoint(&key, b"round\n1", &[object]).expect("writable");
         store.save_checkpoint(&key, b"round\n2", &[object]).expect("writable");
         assert_eq!(store.load_checkpoint(&key).as_deref(), Some(&b"round\n2"[..]));
+        assert_eq!(store.checkpointed(), BTreeSet::from([key]));
         let path = store.layout().checkpoint(&key);
         let good = std::fs::read(&path).expect("readable");
         std::fs::write(&path, &good[..good.len() - 3]).expect("writable");

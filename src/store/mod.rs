@@ -53,8 +53,6 @@ struct Inner {
     durable: bool,
     index: Index,
     shared: Mutex<HashMap<Digest, Shared>>,
-    /// Objects that this process wrote and nothing lasting names yet, with the time of their files.
-    own: Mutex<HashMap<Digest, std::time::SystemTime>>,
     nearest: Mutex<Nearest>,
     warnings: Warnings,
     prefix: String,
@@ -103,7 +101,6 @@ impl Store {
             files,
             durable,
             shared: Mutex::default(),
-            own: Mutex::default(),
             nearest: Mutex::default(),
             warnings,
             // Process ids repeat between machines that share a store; the time in nanoseconds tells them apart.

@@ -14,8 +14,6 @@ use std::sync::{Arc, Weak};
 const TREE: &[u8] = b"pflpipe tree 1\n";
 /// From this size on, hashing uses several threads.
 const PARALLEL: usize = 1 << 20;
-/// So many own objects are remembered; of later ones, garbage collection takes care.
-const OWN_LIMIT: usize = 100_000;
 
 /// What names an object: a digest, with the size where it is known.
 pub trait Address {
@@ -52,8 +50,7 @@ impl Store {
         let path = self.layout().object(&object.digest);
         match self.files().stat(&path) {
             Ok(stat) if stat.kind == Kind::File && stat.size == object.size => {
-                // Garbage collection spares young objects, and whoever wrote this one sees that it is no longer theirs alone.
-                self.keep([&object]);
+                // Garbage collection spares young objects.
                 let _ = self.files().touch(&path);
                 return Ok(object);
             }
@@ -70,34 +67,7 @@ impl Store {
             },
             &path,
         )?;
-        if let Ok(stat) = self.files().stat(&path) {
-            let mut own = held(&self.0.own);
-            if own.len() < OWN_LIMIT {
-                own.insert(object.digest, stat.modified);
-            }
-        }
         Ok(object)
-    }
-
-    /// Removes objects that a newer checkpoint no longer needs, as far as that is safe: those that this process wrote, that nobody
-    /// has stored again since, and that no tree or record of this process names. The rest is left to garbage collection, which
-    /// would find all of them later; without this, a long training fills the disk with its former checkpoints.
-    pub fn retire(&self, objects: &[ObjectRef]) {
-        for object in objects {
-            let Some(written) = held(&self.0.own).remove(&object.digest) else { continue };
-            let path = self.layout().object(&object.digest);
-            if self.files().stat(&path).is_ok_and(|stat| stat.modified == written) {
-                let _ = self.files().remove(&path);
-            }
-        }
-    }
-
-    /// Notes that objects are named by something lasting.
-    pub(super) fn keep<'a>(&self, objects: impl IntoIterator<Item = &'a ObjectRef>) {
-        let mut own = held(&self.0.own);
-        for object in objects {
-            own.remove(&object.digest);
-        }
     }
 
     /// Stores the content of a regular file.
@@ -114,7 +84,6 @@ impl Store {
     /// # Errors
     /// As [`Store::put`].
     pub fn put_tree(&self, entries: &BTreeMap<String, ObjectRef>) -> Outcome<ObjectRef> {
-        self.keep(entries.values());
         let mut bytes = TREE.to_vec();
         serde_json::to_writer(&mut bytes, entries).map_err(|e| Fault::internal(format!("a tree could not be written: {e}")))?;
         self.put(&bytes)
@@ -147,21 +116,39 @@ impl Store {
     pub fn read(&self, what: &impl Address) -> Outcome<Vec<u8>> {
         let wanted = what.digest();
         let path = self.layout().object(&wanted);
-        let bytes = self.files().read(&path).map_err(|e| {
-            let fault = Fault::io("read", &path, &e);
-            if e.kind() == io::ErrorKind::NotFound {
-                fault.help("the object is no longer in the store: run the pipeline again to make it anew")
-            } else {
-                fault
+        // Twice: the second time for whoever read a damaged object while another put it aside and stored it anew.
+        for _ in 0..2 {
+            let bytes = self.files().read(&path).map_err(|e| {
+                let fault = Fault::io("read", &path, &e);
+                if e.kind() == io::ErrorKind::NotFound {
+                    fault.help("the object is no longer in the store: run the pipeline again to make it anew")
+                } else {
+                    fault
+                }
+            })?;
+            if what.size().is_none_or(|size| size == bytes.len() as u64) && digest(&bytes) == wanted {
+                return Ok(bytes);
             }
-        })?;
-        if what.size().is_some_and(|size| size != bytes.len() as u64) || digest(&bytes) != wanted {
-            self.quarantine(&path);
-            self.warn(format!("object `{}` was damaged and is now in `quarantine/`", wanted.short()));
-            return Err(Fault::storage(format!("`{}` is damaged: its content does not have the digest in its name", path.display()))
-                .help("run the pipeline again to make it anew; `pflpipe cache verify` looks for more"));
         }
-        Ok(bytes)
+        self.quarantine(&path);
+        self.warn(format!("object `{}` was damaged and is now in `quarantine/`", wanted.short()));
+        Err(Fault::storage(format!("`{}` is damaged: its content does not have the digest in its name", path.display()))
+            .help("run the pipeline again to make it anew; `pflpipe cache verify` looks for more"))
+    }
+
+    /// Whether every output, and what trees among them name, has the content that its name says. All of it is read; what is
+    /// damaged is put aside.
+    #[must_use]
+    pub fn sound(&self, outputs: &BTreeMap<String, ObjectRef>) -> bool {
+        let mut sound = true;
+        for object in outputs.values() {
+            sound &= match self.read(object) {
+                // A leaf of a tree is no tree.
+                Ok(bytes) => parse_tree(&bytes).is_none_or(|leaves| leaves.values().fold(true, |all, leaf| self.read(leaf).is_ok() && all)),
+                Err(_) => false,
+            };
+        }
+        sound
     }
 
     /// The content of an object, read once for all stages of this process that hold it at the same time.
@@ -187,6 +174,12 @@ impl Store {
     #[must_use]
     pub fn has(&self, object: &ObjectRef) -> bool {
         self.files().stat(&self.layout().object(&object.digest)).is_ok_and(|s| s.kind == Kind::File && s.size == object.size)
+    }
+
+    /// Whether there is an object of that digest; neither its size nor its content is looked at.
+    #[must_use]
+    pub fn holds(&self, digest: &Digest) -> bool {
+        self.files().stat(&self.layout().object(digest)).is_ok()
     }
 
     /// Checks that every output is there, so that no record is ever published over a hole.
@@ -271,20 +264,6 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &second));
         drop((first, second));
         assert_eq!(store.shared(&object).expect("there").len(), 3 << 20);
-    }
-
-    #[test]
-    fn only_what_is_this_process_s_alone_is_retired() {
-        let (dir, store) = store();
-        let put = |content: &str| store.put(content.as_bytes()).expect("writable");
-        let (alone, twice, named, foreign) = (put("alone"), put("twice"), put("named"), put("foreign"));
-        put("twice");
-        store.put_tree(&BTreeMap::from([("leaf".to_owned(), named)])).expect("writable");
-        Store::open(dir.path()).expect("a store").put(b"foreign").expect("writable");
-        store.retire(&[alone, twice, named, foreign]);
-        assert_eq!([alone, twice, named, foreign].map(|o| store.has(&o)), [false, true, true, true]);
-        assert_eq!(put("alone"), alone);
-        assert!(store.has(&alone));
     }
 
     #[test]

@@ -210,7 +210,6 @@ impl Store {
     /// A storage fault when an output is not in the store or the record cannot be written; then nothing is published.
     pub fn publish(&self, record: &Record) -> Outcome<Published> {
         self.must_have(&record.outputs)?;
-        self.keep(record.outputs.values());
         let path = self.layout().record(&record.key);
         let bytes = encode(record)?;
         // Twice at most: the second time after a damaged or hollow record was put aside.

@@ -329,6 +329,9 @@ fn ranked(table: &Table, columns: &[usize], level: f64, notes: &mut Vec<String>)
     }
     let grid: Vec<Vec<f64>> = blocks.iter().map(|block| whole.iter().map(|row| sign * values[*row][*block]).collect()).collect();
     let test = Friedman::of(&grid, level)?;
+    if test.blocks < 6 {
+        notes.push(format!("with {} blocks the p-values of Friedman's test are rough", test.blocks));
+    }
     let blocks_are = if by_column { table.heading.column_axis.clone() } else { table.heading.over.join(", ") };
     notes.push(if by_column {
         format!("Friedman's blocks are the {} columns ({blocks_are}); columns on the same data are not independent, which makes the test too sure", test.blocks)
@@ -407,7 +410,7 @@ mod tests {
         let found = analysis("a x 0.1 0.2 0.3\nb x 0.9 0.8 0.7\nc x 0.5 0.6 0.65", &Wanted::default());
         assert!(found.values[0].comparisons.iter().all(|c| c.verdict == Verdict::Undecided));
         assert!(found.notes[0].starts_with("3 pairs cannot show a difference"), "{:?}", found.notes);
-        assert!(found.notes[0].contains("is 0.25, 0.5 after Holm's correction over 2 comparisons; at least 7 pairs"), "{:?}", found.notes);
+        assert!(found.notes[0].contains("is 0.25, which Holm's correction over 2 comparisons makes 0.5; at least 7 pairs"), "{:?}", found.notes);
     }
 
     #[test]

@@ -73,6 +73,14 @@ fn the_command_line_is_checked_too() {
         (&["rum", "small.yaml"], &["unrecognized subcommand", "run"]),
         (&["run", "small.yaml", "--set", "ronds=3"], &["`ronds` is not a variable", "did you mean `rounds`?"]),
         (&["run", "small.yaml", "--set", "rounds"], &["lacks a `=`"]),
+        (&["run", "small.yaml", "--set", "=3"], &["has no name before the `=`"]),
+        (&["run", "small.yaml", "--set", "run.rounds="], &["`--set run.rounds=` has no value after the `=`"]),
+        (&["run", "small.yaml", "--set", "batch_size=5"], &["`batch_size` is not a variable", "write `--set run.batch_size=...`"]),
+        (&["run", "small.yaml", "--where", "seed"], &["the condition gives 0, which is neither true nor false", "help: compare it"]),
+        (&["run", "small.yaml", "--timeout", "0"], &["it must be above 0"]),
+        (&["run", "small.yaml", "-f", "run["], &["`run[` does not name a stage", "STAGE[AXIS=VALUE, ...]"]),
+        (&["run", "small.yaml", "-f", "run[0]"], &["`run[0]` does not name a stage"]),
+        (&["new", "y.yaml", "--set", "rounds="], &["has no value after the `=`"]),
         (&["run", "small.yaml", "--sweep", "seed=0..3", "--set", "seed=1"], &["`seed` is an axis"]),
         (&["run", "small.yaml", "--where", "algorithm == 'x'"], &["no cell fits `--where`"]),
         (&["run", "small.yaml", "-j", "0"], &["error: invalid value '0'"]),
@@ -94,6 +102,28 @@ fn the_command_line_is_checked_too() {
             assert!(done.err.contains(text), "{arguments:?}: `{text}` is not in\n{}", done.err);
         }
     }
+}
+
+#[test]
+fn a_program_finds_the_fault_where_it_finds_results() {
+    let space = Space::new();
+    let done = space.run(&["run", "nothere.yaml", "--output", "json"]);
+    assert_eq!((done.code, &done.json()["fault"]["kind"]), (4, &"storage".into()));
+    space.changed("bad.yaml", "clients: 3", "cleints: 3");
+    let done = space.run(&["run", "bad.yaml", "--output", "json"]);
+    assert_eq!((done.code, &done.json()["messages"][0]["code"]), (3, &"unknown-key".into()));
+    // A failure of a stage is part of the run's result.
+    space.changed("bad.yaml", "clients: 3", "clients: 601");
+    let json = space.run(&["run", "bad.yaml", "-k", "--output", "json"]).json();
+    assert_eq!(json["counts"], serde_json::json!({"blocked": 4, "done": 3, "failed": 2}));
+    assert_eq!(json["fault"]["kind"], "stage");
+}
+
+#[test]
+fn a_new_pipeline_that_would_be_invalid_is_not_written() {
+    let space = Space::new();
+    space.run(&["new", "x.yaml", "--set", "dataset=optdigit"]).fails(3, &["`name` cannot be `optdigit`", "did you mean `optdigits`?"]);
+    assert!(!space.path("x.yaml").exists());
 }
 
 #[test]
@@ -122,6 +152,8 @@ fn more_clients_than_samples_fails_the_stage() {
     done.fails(1, &["error: `clients` is 601, but the data set has 600 samples", "--> split[seed=0] and 1 other stage", "help: "]);
     assert!(done.err.contains("2 failed, 4 blocked"), "{}", done.err);
     assert!(done.out.contains("4 of 4 samples failed"), "{}", done.out);
+    assert_eq!(done.err.matches("failed split[seed=0]: ").count(), 1, "a stage is named once: {}", done.err);
+    assert!(!done.err.contains("split[seed=0]: split[seed=0]"), "{}", done.err);
     let table = space.run(&["table", "bad.yaml"]).ok();
     assert!(table.contains("4 of 4 samples failed"), "the failure is remembered: {table}");
 }

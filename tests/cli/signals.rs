@@ -47,6 +47,8 @@ fn a_stopped_run_continues_bit_for_bit() {
         assert!(output.stdout.is_empty(), "a stopped run prints no table");
         let status = space.run(&["status"]).ok();
         assert!(status.contains("interrupted"), "{status}");
+        let plan = space.run(&[&["plan"], &LONG[1..6]].concat()).ok();
+        assert!(plan.contains("continues from a checkpoint"), "{plan}");
     }
     // Killed without a word, too: nothing that was finished or checkpointed is lost.
     let mut child = start_training(&space);
@@ -54,6 +56,8 @@ fn a_stopped_run_continues_bit_for_bit() {
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     assert!(space.run(&["runs"]).ok().contains("died"));
+    let status = space.run(&["status"]).ok();
+    assert!(status.contains("cut short") && !status.contains("running"), "{status}");
 
     assert_eq!(space.run(&LONG).ok(), want);
     let log = space.run(&["logs", "run[seed=0]"]).ok();

@@ -56,6 +56,42 @@ fn damaged_records_objects_and_indices_are_run_again() {
 }
 
 #[test]
+fn damage_that_keeps_the_size_is_healed_by_the_run_that_meets_it() {
+    let space = Space::new();
+    let want = space.run(&["run", "small.yaml"]).ok();
+    for arguments in [&["run", "small.yaml"][..], &["run", "small.yaml", "--executor", "child", "--set", "rounds=3"]] {
+        for object in space.files("cache/cas") {
+            make_writable(&object);
+            let mut bytes = fs::read(&object).expect("readable");
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            fs::write(&object, bytes).expect("writable");
+        }
+        let done = space.run(arguments);
+        assert!(done.err.contains("damaged"), "{}", done.err);
+        done.ok();
+    }
+    assert_eq!(space.run(&["run", "small.yaml"]).ok(), want);
+    assert!(space.run(&["cache", "verify"]).ok().contains("all is well"));
+}
+
+#[test]
+fn a_table_leaves_damaged_results_out_and_says_so() {
+    let space = Space::new();
+    space.run(&["run", "small.yaml"]).ok();
+    let listed = space.run(&["cache", "ls", "--kind", "train", "--output", "json"]).json();
+    let metrics = listed[0]["record"]["outputs"]["metrics"]["digest"].as_str().expect("a digest").to_owned();
+    let object = space.path(&format!("cache/cas/{}/{}", &metrics[..2], &metrics[2..]));
+    make_writable(&object);
+    let mut bytes = fs::read(&object).expect("readable");
+    bytes[0] ^= 1;
+    fs::write(&object, bytes).expect("writable");
+    let done = space.run(&["table", "small.yaml"]);
+    assert!(done.err.contains("1 result was damaged and left out"), "{}", done.err);
+    done.ok();
+}
+
+#[test]
 fn verify_finds_what_nobody_has_read() {
     let space = Space::new();
     space.run(&["run", "small.yaml"]).ok();
@@ -84,6 +120,7 @@ fn results_are_listed_pinned_moved_and_collected() {
     space.run(&["cache", "pin", &key, "--note", "for the paper"]).ok();
     assert!(space.run(&["cache", "ls"]).ok().contains("pinned: for the paper"));
     space.run(&["cache", "unpin", &key]).ok();
+    space.run(&["cache", "ls", "--kind", "trian"]).fails(2, &["`trian` is not a kind of stages", "did you mean `train`?"]);
     space.run(&["cache", "pin", "zz"]).fails(2, &["no result has a key that begins with `zz`"]);
 
     assert!(space.run(&["cache", "export", "all.tar"]).ok().contains("9 results"));

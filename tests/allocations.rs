@@ -1,0 +1,81 @@
+//! The training loop asks for memory at its first step and never again: a step that allocates waits for the allocator, and with it
+//! for the other threads.
+
+use pflpipe::algorithms;
+use pflpipe::base::random::{Purpose, stream, unit};
+use pflpipe::base::threads::Budget;
+use pflpipe::data;
+use pflpipe::data::partition::Client;
+use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Shape, loss, update};
+use pflpipe::fl::round::Quiet;
+use pflpipe::fl::{Seeded, World};
+use serde_json::{Map, json};
+use std::sync::Arc;
+
+fn network(norm: bool, convolve: bool) -> Arc<Network> {
+    let mut layers = Vec::new();
+    if convolve {
+        layers.push(Layer::conv("conv1.0", 6, 3, 0));
+        layers.extend(norm.then(|| Layer::norm2d("conv1.1")));
+        layers.extend([Layer::Relu, Layer::pool(2)]);
+    }
+    layers.extend([Layer::Flatten, Layer::linear("fc1.0", 12), Layer::Relu]);
+    let head = layers.len();
+    layers.push(Layer::linear("fc", 10));
+    Arc::new(Network::build(Shape { channels: 1, height: 8, width: 8 }, layers, head).expect("a network that fits"))
+}
+
+#[test]
+fn a_step_allocates_nothing_after_the_first() {
+    for (name, net) in [("cnn", network(false, true)), ("norm", network(true, true)), ("mlp", network(false, false))] {
+        let mut rng = stream(1, Purpose::Noise, 0, 0, 0);
+        let mut model = Model::<f32>::init(net.clone(), &mut rng);
+        let x: Vec<f32> = (0..10 * 64).map(|_| unit(&mut rng) as f32).collect();
+        let labels: Vec<u32> = (0..10).collect();
+        let mut engine = Engine::<f32>::new();
+        let (mut gradient, mut d_logits) = (vec![0.0; net.layout().len], Vec::new());
+        let mut step = || {
+            engine.forward(0, &mut model, &x, 10).expect("shapes fit");
+            loss::cross_entropy(engine.logits(0), &labels, 10, &mut d_logits);
+            gradient.fill(0.0);
+            engine.backward(0, &model, Some(&d_logits), None, Parts::All, &mut gradient).expect("after forward");
+            update::sgd(&mut model.params, &gradient, 0.005, 0..gradient.len(), &[]);
+        };
+        step();
+        let counted = allocation_counter::measure(|| (0..20).for_each(|_| step()));
+        assert_eq!(counted.count_total, 0, "{name}");
+    }
+}
+
+/// Allocations of a whole simulation of one client with 96 samples, whose round has 96 / `batch_size` steps.
+fn allocations(algorithm: &str, batch_size: usize) -> u64 {
+    let digits = Arc::new(data::load("optdigits", &Map::new(), &[]).expect("part of the program"));
+    let settings =
+        json!({"rounds": 2, "local_epochs": 1, "batch_size": batch_size, "learning_rate": 0.01, "batch_seed": 1, "sampling_seed": 2});
+    let settings = serde_json::from_value(settings).expect("the settings fit");
+    let model = Model::init(network(true, true), &mut stream(3, Purpose::Initialisation, 0, 0, 0));
+    let clients = vec![Client { train: (0..96).collect(), test: (96..128).collect() }];
+    let streams = Box::new(Seeded { sampling: 2, batches: 1 });
+    let world = World::new(model, digits, clients, settings, streams, Budget::new(1)).expect("a valid world");
+    let _permit = world.budget.acquire();
+    let registry = algorithms::all();
+    let mut params = json!({"name": algorithm, "mu": 0.1}).as_object().expect("a map").clone();
+    if algorithm == "ditto" {
+        params.insert("personal_epochs".to_owned(), json!(1));
+    }
+    let simulation = registry.build(&params).expect("the hyper-parameters fit");
+    let counted = allocation_counter::measure(|| {
+        simulation.simulate(&world, &mut Quiet).expect("it trains");
+    });
+    counted.count_total
+}
+
+#[test]
+fn eight_times_as_many_steps_allocate_no_more() {
+    // Without and with a correction in the update.
+    for algorithm in ["fedprox", "ditto"] {
+        let (few, many) = (allocations(algorithm, 16), allocations(algorithm, 2));
+        // Buffers grow in steps, so that smaller batches may need one or two more of them; 84 further steps do not show.
+        assert!(many <= few + 8, "{algorithm}: {few} allocations with 12 steps a round, {many} with 96");
+    }
+}
