@@ -2,11 +2,12 @@
 
 use crate::algorithms::Algorithms;
 use crate::fl::history::METRICS;
+use crate::results::published;
 use crate::spec::catalog::{Bound, Catalog, Field, Shape, StageKind, Type, Variant};
 use crate::{data, engine, fl, models};
 
 /// The selectors of `value: stage.metric.selector`.
-pub const SELECTORS: &[&str] = &["best", "last"];
+pub const SELECTORS: &[&str] = &["best", "last", "mean_last(K)", "at_round(K)", "at_best(METRIC)"];
 
 /// The stage kinds of this program.
 #[derive(Debug)]
@@ -15,6 +16,9 @@ pub struct StageCatalog(Vec<StageKind>);
 impl Catalog for StageCatalog {
     fn kinds(&self) -> &[StageKind] {
         &self.0
+    }
+    fn published(&self) -> &[&'static str] {
+        &published::NAMES
     }
     fn metrics(&self, kind: &str) -> (&[&'static str], &[&'static str]) {
         if kind == "train" { (METRICS, SELECTORS) } else { (&[], &[]) }

@@ -3,7 +3,7 @@
 //! Data flows one way, and a module imports only from those after it:
 //!
 //! ```text
-//! cli -> exec -> stage -> table -> algorithms -> fl -> models -> data -> engine -> store -> base
+//! cli -> report -> exec -> stage -> plots -> table -> results -> algorithms -> fl -> models -> data -> engine -> store -> base
 //!        spec -> plan (these two import nothing but base)
 //! ```
 //!
@@ -19,6 +19,9 @@ pub mod exec;
 pub mod fl;
 pub mod models;
 pub mod plan;
+pub mod plots;
+pub mod report;
+pub mod results;
 pub mod spec;
 pub mod stage;
 pub mod store;

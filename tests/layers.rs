@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// For each module what it may import, besides itself. `spec::catalog` is plain data by which the lower layers describe their
 /// parameters, and `stage::task` the contract between executors and stages.
-const BELOW: [(&str, &[&str]); 14] = [
+const BELOW: [(&str, &[&str]); 17] = [
     ("base", &[]),
     ("store", &["base"]),
     ("spec", &["base"]),
@@ -17,11 +17,34 @@ const BELOW: [(&str, &[&str]); 14] = [
     ("models", &["engine", "base", "spec::catalog"]),
     ("fl", &["models", "data", "engine", "base", "spec::catalog"]),
     ("algorithms", &["fl", "models", "data", "engine", "base", "spec::catalog"]),
-    ("table", &["fl", "base"]),
+    ("results", &["base"]),
+    ("table", &["results", "fl", "base"]),
+    ("plots", &["results", "base"]),
+    ("report", &["plots", "table", "results", "base"]),
     ("stage", &["algorithms", "fl", "models", "data", "engine", "store", "base"]),
     ("exec", &["stage::task", "store", "base"]),
-    ("catalog", &["algorithms", "fl", "models", "data", "engine", "base", "spec::catalog"]),
-    ("cli", &["catalog", "exec", "stage", "table", "algorithms", "fl", "models", "data", "engine", "store", "plan", "spec", "base"]),
+    ("catalog", &["results", "algorithms", "fl", "models", "data", "engine", "base", "spec::catalog"]),
+    (
+        "cli",
+        &[
+            "catalog",
+            "exec",
+            "stage",
+            "report",
+            "plots",
+            "table",
+            "results",
+            "algorithms",
+            "fl",
+            "models",
+            "data",
+            "engine",
+            "store",
+            "plan",
+            "spec",
+            "base",
+        ],
+    ),
 ];
 
 /// Where `unsafe` may stand: hand-written kernels and the memory map.

@@ -223,7 +223,7 @@ fn clean_partitions_and_manifests_are_the_same_everywhere() {
         let partition = make(kind, &labels, setting).expect("feasible");
         assert_eq!(partition.procedure(), Procedure::Clean);
         let manifest = partition.manifest(&labels).expect("fits").to_json();
-        pflpipe::base::Digest::of(&[partition.to_bytes(), manifest].concat()).short()
+        [partition.to_bytes(), manifest].map(|bytes| pflpipe::base::Digest::of(&bytes).short())
     };
     let clean = |more: Value| {
         let mut setting = params(json!({"clients": 20, "variant": "clean", "seed": 7}));
@@ -241,7 +241,15 @@ fn clean_partitions_and_manifests_are_the_same_everywhere() {
     assert_eq!(found, FROZEN);
 }
 
-const FROZEN: [&str; 6] = ["000feafea994", "caf058f99c60", "5dc65b2f1599", "ae86785cb139", "29cda6b93980", "909eb8b186ca"];
+/// Of the partition and of its manifest.
+const FROZEN: [[&str; 2]; 6] = [
+    ["d5794df9ad62", "dd89ae8b529f"],
+    ["5b1159c9e83b", "eef4de3e6421"],
+    ["5ad31b572d06", "9bb2ac38139b"],
+    ["18442869d3fe", "220c4d4249ba"],
+    ["d29e5e22ed4b", "1de1982d5ec8"],
+    ["c835ab181109", "6ab4b6a0da7c"],
+];
 
 #[test]
 fn seeds_change_partitions_and_threads_do_not() {
@@ -317,7 +325,8 @@ fn tiny_and_odd_data_sets_do_not_panic() {
 #[test]
 fn every_kind_in_the_catalog_can_be_built_with_its_defaults() {
     let labels = labels("fashion");
-    for variant in variants() {
+    // Those that need groups, two levels of classes or a file are tested with such data sets.
+    for variant in variants().into_iter().filter(|variant| !["natural", "pachinko", "imported"].contains(&variant.name)) {
         let mut setting = params(json!({"clients": 10}));
         for field in &variant.fields {
             if let pflpipe::spec::catalog::Default::Is(value) = &field.default {

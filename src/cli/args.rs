@@ -2,7 +2,10 @@
 //!
 //! Only texts and numbers are read here; [`super::context`] makes folders and handles of them.
 
-use super::{algorithms, cache, check, completions, doctor, expand, graph, logs, new, plan, run, runs, schema, status, table, why, worker};
+use super::{
+    algorithms, cache, check, completions, doctor, expand, graph, logs, new, plan, plot, report, run, runs, schema, status, table, watch,
+    why, worker,
+};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -97,6 +100,7 @@ pub(super) enum Command {
     Plan(plan::Args),
     Why(why::Args),
     Status(status::Args),
+    Watch(watch::Args),
     Logs(logs::Args),
     Graph(graph::Args),
     Check(check::Args),
@@ -104,6 +108,8 @@ pub(super) enum Command {
     New(new::Args),
     Schema(schema::Args),
     Table(table::Args),
+    Plot(plot::Args),
+    Report(report::Args),
     Runs(runs::Args),
     Cache(cache::Args),
     Algorithms(algorithms::Args),

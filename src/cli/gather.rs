@@ -8,7 +8,8 @@ use crate::plan::{Decision, NodeId, Plan};
 use crate::spec::node::short;
 use crate::spec::{Best as Wanted, Table as Layout};
 use crate::store::Store;
-use crate::table::{Best, Entry, Heading, Measure, Quantity, Sample, Table, pick};
+use crate::table::pick::Selector;
+use crate::table::{Best, Entry, Heading, Measure, Observation, Quantity, Sample, Show, Table, pick};
 use rayon::prelude::*;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -24,6 +25,8 @@ pub(super) enum Found {
     Failed,
     /// It runs now.
     Running,
+    /// It was interrupted, and there is a checkpoint.
+    Unfinished,
 }
 
 /// What there is for each node of a plan that was decided, but not run.
@@ -47,7 +50,7 @@ fn unfinished(store: &Store, key: &Digest) -> Found {
     if store.leased(key) {
         Found::Running
     } else if store.failures(key).is_empty() {
-        Found::Missing
+        if store.load_checkpoint(key).is_some() { Found::Unfinished } else { Found::Missing }
     } else {
         Found::Failed
     }
@@ -90,41 +93,59 @@ pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: O
 }
 
 fn table(plan: &Plan, layout: &Layout, found: &[Found], histories: &HashMap<Digest, Option<History>>) -> Table {
-    let same_stage = layout.values.windows(2).all(|pair| pair[0].stage == pair[1].stage);
+    let selectors: Vec<Selector> = layout.values.iter().map(|value| Selector::parse(&value.selector).unwrap_or(Selector::Last)).collect();
     let mut entries = Vec::new();
     let mut seen = HashSet::new();
     for cell in &layout.cells {
         let coords = plan.coords(*cell);
-        let row = if layout.rows.is_empty() { "all".to_owned() } else { label(&coords, &layout.rows) };
         for (quantity, value) in layout.values.iter().enumerate() {
             let Some(node) = plan.node_for(*cell, &value.stage) else { continue };
-            let mut column = label(&coords, &layout.columns);
-            if layout.columns.is_empty() || layout.values.len() > 1 {
-                let stage = if same_stage { String::new() } else { format!("{}.", value.stage) };
-                let name = format!("{stage}{}.{}", value.metric, value.selector);
-                column = if layout.columns.is_empty() { name } else { format!("{column} {name}") };
-            }
+            let (row, column) = place(layout, &coords, quantity);
             // A stage that does not read the `over` axis is one sample, however many cells it stands in.
             if !seen.insert((row.clone(), column.clone(), quantity, node)) {
                 continue;
             }
-            let sample = sample(found, node, histories, &value.metric, &value.selector);
-            entries.push(Entry { row: row.clone(), column, quantity, over: label(&coords, &layout.over), sample });
+            let over: Vec<String> = layout.over.iter().map(|axis| label(&coords, std::slice::from_ref(axis))).collect();
+            let observation = observation(found, node, histories, &value.metric, &selectors[quantity], over);
+            entries.push(Entry { row, column, quantity, observation });
         }
     }
     Table::build(heading(layout), entries)
 }
 
-fn sample(found: &[Found], node: NodeId, histories: &HashMap<Digest, Option<History>>, metric: &str, selector: &str) -> Sample {
-    match found.get(node.index()) {
+/// The labels of the row and the column in which a cell of the sweep shows a quantity.
+pub(super) fn place(layout: &Layout, coords: &BTreeMap<&str, &Value>, quantity: usize) -> (String, String) {
+    let row = if layout.rows.is_empty() { "all".to_owned() } else { label(coords, &layout.rows) };
+    let mut column = label(coords, &layout.columns);
+    if layout.columns.is_empty() || layout.values.len() > 1 {
+        let value = &layout.values[quantity];
+        let same_stage = layout.values.windows(2).all(|pair| pair[0].stage == pair[1].stage);
+        let stage = if same_stage { String::new() } else { format!("{}.", value.stage) };
+        let name = format!("{stage}{}.{}", value.metric, value.selector);
+        column = if layout.columns.is_empty() { name } else { format!("{column} {name}") };
+    }
+    (row, column)
+}
+
+fn observation(
+    found: &[Found],
+    node: NodeId,
+    histories: &HashMap<Digest, Option<History>>,
+    metric: &str,
+    selector: &Selector,
+    over: Vec<String>,
+) -> Observation {
+    let sample = match found.get(node.index()) {
         Some(Found::Metrics(digest)) => match histories.get(digest) {
-            Some(Some(history)) => pick::pick(history, metric, selector),
+            Some(Some(history)) => return pick::pick(history, metric, selector, over),
             _ => Sample::Missing,
         },
         Some(Found::Failed) => Sample::Failed,
         Some(Found::Running) => Sample::Running,
+        Some(Found::Unfinished) => Sample::Unfinished,
         Some(Found::Missing) | None => Sample::Missing,
-    }
+    };
+    Observation { over, sample, round: None, series: Vec::new() }
 }
 
 fn heading(layout: &Layout) -> Heading {
@@ -147,13 +168,15 @@ fn heading(layout: &Layout) -> Heading {
         title: layout.title.clone().unwrap_or_default(),
         row_axis: layout.rows.join(", "),
         column_axis: layout.columns.join(", "),
-        over: layout.over.join(", "),
+        over: layout.over.clone(),
         quantities: layout.values.iter().map(quantity).collect(),
+        show: layout.show.as_deref().and_then(Show::named).unwrap_or_default(),
+        ranks: layout.ranks,
     }
 }
 
 /// The values of some axes, `-` where a cell lacks one: an axis of `when` is only in some cells.
-fn label(coords: &BTreeMap<&str, &Value>, axes: &[String]) -> String {
+pub(super) fn label(coords: &BTreeMap<&str, &Value>, axes: &[String]) -> String {
     let value = |axis: &String| coords.get(axis.as_str()).map_or_else(|| "-".to_owned(), |value| short(value));
     axes.iter().map(value).collect::<Vec<_>>().join(", ")
 }

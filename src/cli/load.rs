@@ -70,11 +70,16 @@ pub(super) fn expand(file: &Path, text: &str, changes: &Changes, data_dirs: &[Pa
     let overrides = Overrides::parse(&changes.set, &changes.sweep, &changes.filter)?;
     let pipeline = spec::load(file, text, &overrides, &kinds)?;
     let mut plan = Plan::new(&pipeline, &kinds, &changes.device)?;
-    for node in plan.nodes.iter_mut().filter(|node| node.kind == "dataset") {
+    for node in plan.nodes.iter_mut().filter(|node| node.kind == "dataset" || node.kind == "partition") {
         let params = node.params.to_map();
-        let name = params.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let name = params.get("name").and_then(serde_json::Value::as_str);
         // Files that cannot be read are the stage's business: it says so when it runs.
-        node.content = data::fingerprint(name, &params, data_dirs).ok().flatten();
+        node.content = match name {
+            Some(name) => data::fingerprint(name, &params, data_dirs),
+            None => data::partition::fingerprint(&params, data_dirs),
+        }
+        .ok()
+        .flatten();
     }
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     Ok(Project { file, changes: changes.clone(), pipeline, plan })

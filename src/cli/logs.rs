@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 
 /// Print the log of a stage.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
-  pflpipe logs 'run[algorithm=ditto, alpha=0.1, seed=0]'")]
+#[command(after_help = "Examples:
+  pflpipe logs 'run[algorithm=ditto, alpha=0.1, seed=0]'
+  pflpipe logs -f 'run[algorithm=ditto, alpha=0.1, seed=0]'")]
 pub(super) struct Args {
     /// The stage with its coordinates; those that do not matter may be left out
     #[arg(value_name = "STAGE")]
@@ -24,6 +25,9 @@ pub(super) struct Args {
     /// The attempt, counted from 1 over all runs [default: the last]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
+    /// Go on with what the stage writes, until it ends
+    #[arg(short, long)]
+    follow: bool,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
@@ -38,6 +42,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         match found.len() {
             0 => {}
             1 => {
+                if args.follow {
+                    return follow(&store, &found, args.attempt, context);
+                }
                 let text = log(&store, &found, args.attempt)?;
                 context.show(&Verbatim(text))?;
                 return Ok(0);
@@ -63,6 +70,30 @@ fn keys(store: &Store, id: &str, target: &Target) -> BTreeMap<String, Digest> {
         target.matches(label).then(|| (label.to_owned(), key))
     };
     store.run_events(id).into_iter().filter_map(entry).collect()
+}
+
+/// Prints the log and what is appended to it, as long as the stage runs; a new attempt follows the one before.
+fn follow(store: &Store, found: &BTreeMap<String, Digest>, attempt: Option<u32>, context: &mut Context<'_>) -> Reply {
+    let (mut shown, mut of) = (0, attempt);
+    loop {
+        // Asked before the log is read, so that what a stage writes last is not missed.
+        let (runs, last) = (found.values().any(|key| store.leased(key)), found.values().map(|key| store.attempts(key)).max());
+        let current = attempt.or(last);
+        if current != of {
+            (shown, of) = (0, current);
+        }
+        let text = log(store, found, attempt)?;
+        // Only whole lines: a line may be on its way.
+        let end = text.rfind('\n').map_or(0, |at| at + 1);
+        if let Some(new) = text.get(shown..end).filter(|new| !new.is_empty()) {
+            context.show(&Verbatim(new.to_owned()))?;
+            shown = end;
+        }
+        if !runs {
+            return Ok(0);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
 }
 
 fn log(store: &Store, found: &BTreeMap<String, Digest>, attempt: Option<u32>) -> Outcome<String> {

@@ -4,13 +4,16 @@
 //! A command returns its exit code or a `Stop`; which code a fault has is decided in [`crate::base::FaultKind::exit_code`] alone.
 
 mod algorithms;
+mod annotate;
 mod args;
 mod cache;
 mod check;
 mod completions;
 mod context;
+mod diff;
 mod doctor;
 mod drive;
+mod evidence;
 mod expand;
 mod gather;
 mod graph;
@@ -21,7 +24,9 @@ mod message;
 mod new;
 mod output;
 mod plan;
+mod plot;
 mod progress;
+mod report;
 mod run;
 mod runs;
 mod schema;
@@ -29,6 +34,7 @@ mod signals;
 mod status;
 mod table;
 mod target;
+mod watch;
 mod why;
 mod worker;
 
@@ -106,6 +112,7 @@ fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
         Command::Plan(args) => plan::run(&args, &mut context),
         Command::Why(args) => why::run(&args, &mut context),
         Command::Status(args) => status::run(&args, &mut context),
+        Command::Watch(args) => watch::run(&args, &mut context),
         Command::Logs(args) => logs::run(&args, &mut context),
         Command::Graph(args) => graph::run(&args, &mut context),
         Command::Check(args) => check::run(&args, &mut context),
@@ -113,6 +120,8 @@ fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
         Command::New(args) => new::run(&args, &mut context),
         Command::Schema(args) => schema::run(&args, &mut context),
         Command::Table(args) => table::run(&args, &mut context),
+        Command::Plot(args) => plot::run(&args, &mut context),
+        Command::Report(args) => report::run(&args, &mut context),
         Command::Runs(args) => runs::run(&args, &mut context),
         Command::Cache(args) => cache::run(&args, &mut context),
         Command::Algorithms(args) => algorithms::run(&args, &mut context),

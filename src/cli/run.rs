@@ -4,7 +4,7 @@ use super::args::{PipelineArgs, duration, limit};
 use super::context::Context;
 use super::load::Project;
 use super::output::Answer;
-use super::{Reply, drive, gather, load, plan, signals};
+use super::{Reply, annotate, drive, gather, load, plan, signals};
 use crate::base::text::count;
 use crate::base::{Fault, Outcome};
 use crate::exec::{Interrupt, State, Summary};
@@ -55,6 +55,9 @@ pub(super) struct Args {
     /// Fail (exit code 6) when a stage gives another result than the store has for it; use with -f
     #[arg(long)]
     strict: bool,
+    /// The folder of the files that the tables' `formats` ask for [default: `results` beside the pipeline]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
 }
 
 /// Where stages run.
@@ -71,6 +74,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     if args.dry_run {
         return plan::show(&project, &args.force, false, context).map(|_| 0);
     }
+    let layouts: Vec<_> = project.plan.tables.iter().collect();
+    annotate::check(&project, &layouts)?;
+    let folder = annotate::folder(&project, args.results.as_deref());
+    annotate::prepare(&folder, &layouts)?;
     let interrupt = Interrupt::new();
     signals::watch(&interrupt);
     let store = context.store()?;
@@ -88,6 +95,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     };
     let (ran, tables) = to_the_end(&project, options, &store, &interrupt, context)?;
     let stopped = ran.summary.fault();
+    if ran.summary.interrupted.is_none() {
+        annotate::write(&tables, &layouts, &folder, context)?;
+    }
     context.show(&Ended { ran: &ran, tables, fault: stopped.clone() })?;
     Ok(stopped.map_or(0, |fault| fault.kind.exit_code()))
 }
@@ -135,7 +145,9 @@ fn tables(project: &Project, summary: &Summary, store: &Store) -> Outcome<gather
         })
         .collect();
     let layouts: Vec<_> = project.plan.tables.iter().collect();
-    gather::tables(&project.plan, &layouts, &found, Some(store))
+    let mut gathered = gather::tables(&project.plan, &layouts, &found, Some(store))?;
+    annotate::complete(&mut gathered.tables, project, &layouts)?;
+    Ok(gathered)
 }
 
 /// The cores that this process may use.

@@ -1,16 +1,20 @@
 //! `runs`: the history of runs in the store.
 
-use super::Reply;
 use super::context::Context;
 use super::output::Listing;
+use super::{Reply, diff};
 use crate::store::{RunInfo, RunStatus, Store};
 use serde_json::json;
 
-/// List the runs in the store, newest first.
+/// List the runs in the store, newest first, or compare two of them.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
-  pflpipe runs -n 5")]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "Examples:
+  pflpipe runs -n 5
+  pflpipe runs diff 20260131-094500-1f3a 20260131-101500-77c2")]
 pub(super) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// At most so many
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     limit: usize,
@@ -19,7 +23,15 @@ pub(super) struct Args {
     pipeline: Option<String>,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    Diff(diff::Args),
+}
+
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
+    if let Some(Action::Diff(args)) = &args.action {
+        return diff::run(args, context);
+    }
     let runs = context.existing_store()?.map(|store| newest_first(&store)).unwrap_or_default();
     let chosen: Vec<RunInfo> =
         runs.into_iter().filter(|run| args.pipeline.as_ref().is_none_or(|name| run.pipeline == *name)).take(args.limit).collect();

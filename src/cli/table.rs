@@ -1,5 +1,6 @@
 //! `table`: the tables of a pipeline or of an earlier run, from what the store has.
 
+use super::annotate;
 use super::args::{Changes, PipelineArgs};
 use super::context::Context;
 use super::gather;
@@ -10,8 +11,12 @@ use super::{Reply, Stop, status};
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::plan::decide;
+use crate::results::published;
+use crate::spec::tables::{SHOWS, TESTS};
+use crate::spec::{Compare, Statistics, Table as Layout};
 use crate::store::Store;
 use crate::table::{Format, Look, Table, format};
+use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
@@ -21,49 +26,132 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   pflpipe table pipelines/quickstart.yaml
-  pflpipe table pipelines/quickstart.yaml --format latex -o table.tex")]
+  pflpipe table pipelines/quickstart.yaml --format latex -o table.tex
+  pflpipe table pipelines/quickstart.yaml --test wilcoxon --against fedavg --ranks
+  pflpipe table pipelines/quickstart.yaml --format long > samples.csv")]
 pub(super) struct Args {
     /// A pipeline, or the name of a run (`pflpipe runs` lists them)
     #[arg(value_name = "FILE|RUN")]
     source: PathBuf,
     #[command(flatten)]
     changes: Changes,
-    /// term, md, latex, csv or json [default: term; json with `--output json`]
+    /// term, md, latex, html, csv, json, long or series [default: term; json with `--output json`]
+    ///
+    /// `long` is one line a sample and `series` one line an evaluation, both as CSV for pandas or polars.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
+    /// Render with a minijinja template of your own instead; README.md says what it is given
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    template: Option<PathBuf>,
     /// Write to this file instead of standard output
     #[arg(short = 'o', value_name = "OUT")]
     out: Option<PathBuf>,
     /// Only the table of this name; may be repeated
     #[arg(long = "name", value_name = "TABLE")]
     names: Vec<String>,
+    /// Test rows against each other: wilcoxon, sign, paired-t or welch
+    #[arg(long, value_name = "TEST", value_parser = PossibleValuesParser::new(TESTS))]
+    test: Option<String>,
+    /// The row to test against, or `first`, `best`, `all` [default: first]
+    #[arg(long, value_name = "ROW")]
+    against: Option<String>,
+    /// Published numbers to set beside: a name such as pfllib-table2, or a csv file; may be repeated
+    #[arg(long, value_name = "TABLE")]
+    compare: Vec<String>,
+    /// What of a cell's values is shown: mean-sd, mean-interval, median-range, mean or median
+    #[arg(long, value_name = "WHAT", value_parser = PossibleValuesParser::new(SHOWS))]
+    show: Option<String>,
+    /// Add a column of mean ranks
+    #[arg(long)]
+    ranks: bool,
+    /// Put rows under the family of their algorithm
+    #[arg(long)]
+    families: bool,
+    /// The folder of the files that the tables' `formats` ask for [default: `results` beside the pipeline]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let format = args.format.as_deref().map(format::find).transpose()?;
+    let template = args.template.as_deref().map(load::read).transpose()?;
     let store = context.existing_store()?;
     let project = open(&args.source, &args.changes, store.as_ref(), context)?;
+    let layouts = layouts(&project, args)?;
+    let layouts: Vec<&Layout> = layouts.iter().collect();
+    annotate::check(&project, &layouts)?;
     // Opened before anything is computed, so that a path that cannot be written is known at once.
     let out = args.out.as_deref().map(|path| Ok::<_, Fault>((path, create(path)?))).transpose()?;
-    let tables = tables(&project, &args.names, store.as_ref(), context)?;
-    match (format, out) {
-        (format, Some((path, mut file))) => {
-            let text = format.map_or_else(|| format::find("term"), Ok)?.render(&tables, Look::default())?;
-            file.write_all(text.as_bytes()).map_err(|e| Fault::io("write", path, &e))?;
-        }
-        (Some(format), None) if format.name() == "json" => {
-            let text = format.render(&tables, Look::default())?;
+    let tables = tables(&project, &layouts, store.as_ref(), context)?;
+    let text = match (&template, format) {
+        (Some(template), _) => Some(format::with_template(template, &tables)?),
+        (None, Some(format)) if format.name() != "term" || out.is_some() => Some(format.render(&tables, Look::default())?),
+        (None, None) if out.is_some() => Some(format::find("term")?.render(&tables, Look::default())?),
+        _ => None,
+    };
+    let asked_for_one = text.is_some();
+    match (text, out) {
+        (Some(text), Some((path, mut file))) => file.write_all(text.as_bytes()).map_err(|e| Fault::io("write", path, &e))?,
+        (Some(text), None) if format.is_some_and(|format| format.name() == "json") => {
             let json = serde_json::from_str(&text).map_err(|e| Fault::internal(format!("a table is not JSON: {e}")))?;
             context.show(&Text { quiet: text.clone(), text, json })?;
         }
-        (Some(format), None) if format.name() != "term" => context.show(&Verbatim(format.render(&tables, Look::default())?))?,
-        _ => context.show(&Shown(tables))?,
+        (Some(text), None) => context.show(&Verbatim(text))?,
+        (None, _) => context.show(&Shown(tables.clone()))?,
+    }
+    if !asked_for_one {
+        annotate::write(&tables, &layouts, &annotate::folder(&project, args.results.as_deref()), context)?;
     }
     Ok(0)
 }
 
+/// The layouts of the chosen tables, with what the command line changes in them.
+fn layouts(project: &Project, args: &Args) -> Outcome<Vec<Layout>> {
+    let plan = &project.plan;
+    for name in &args.names {
+        let known: Vec<&str> = plan.tables.iter().map(|table| table.name.as_str()).collect();
+        if !known.contains(&name.as_str()) {
+            let help = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if known.is_empty() => "the pipeline has no `tables`".to_owned(),
+                None => format!("its tables are {}", quoted(known)),
+            };
+            return Err(Fault::usage(format!("`{name}` is not a table of the pipeline")).help(help));
+        }
+    }
+    for name in args.compare.iter().filter(|name| !name.ends_with(".csv") && !published::NAMES.contains(&name.as_str())) {
+        let help = match nearest(name, published::NAMES) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("choose from {}, or give a csv file", quoted(published::NAMES)),
+        };
+        return Err(Fault::usage(format!("there is no published table `{name}`")).help(help));
+    }
+    let mut layouts: Vec<Layout> =
+        plan.tables.iter().filter(|table| args.names.is_empty() || args.names.contains(&table.name)).cloned().collect();
+    for layout in &mut layouts {
+        if args.test.is_some() || args.against.is_some() {
+            let statistics = layout.statistics.get_or_insert_with(Statistics::default);
+            if let Some(test) = &args.test {
+                statistics.test.clone_from(test);
+            }
+            if let Some(row) = &args.against {
+                statistics.against.clone_from(row);
+            }
+        }
+        if !args.compare.is_empty() {
+            layout.compare.get_or_insert_with(Compare::default).tables.clone_from(&args.compare);
+        }
+        if args.show.is_some() {
+            layout.show.clone_from(&args.show);
+        }
+        layout.ranks |= args.ranks;
+        layout.families |= args.families;
+    }
+    Ok(layouts)
+}
+
 /// The project of a pipeline file, or of a run: its text and changes are in the store.
-fn open(source: &Path, changes: &Changes, store: Option<&Store>, context: &Context<'_>) -> Result<Project, Stop> {
+pub(super) fn open(source: &Path, changes: &Changes, store: Option<&Store>, context: &Context<'_>) -> Result<Project, Stop> {
     let (false, Some(store)) = (source.exists(), store) else {
         let args = PipelineArgs { file: source.to_owned(), changes: changes.clone() };
         return load::load(&args, context);
@@ -79,27 +167,16 @@ fn open(source: &Path, changes: &Changes, store: Option<&Store>, context: &Conte
     load::expand(&file, &store.run_text(&info.id)?, &kept, &context.data)
 }
 
-fn tables(project: &Project, names: &[String], store: Option<&Store>, context: &Context<'_>) -> Outcome<Vec<Table>> {
+fn tables(project: &Project, layouts: &[&Layout], store: Option<&Store>, context: &Context<'_>) -> Outcome<Vec<Table>> {
     let plan = &project.plan;
-    for name in names {
-        let known: Vec<&str> = plan.tables.iter().map(|table| table.name.as_str()).collect();
-        if !known.contains(&name.as_str()) {
-            let help = match nearest(name, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None if known.is_empty() => "the pipeline has no `tables`".to_owned(),
-                None => format!("its tables are {}", quoted(known)),
-            };
-            return Err(Fault::usage(format!("`{name}` is not a table of the pipeline")).help(help));
-        }
-    }
     if plan.tables.is_empty() {
         context.terminal.note("the pipeline has no tables");
     }
     let memory = Memory::of(store);
     let decisions = decide(plan, &memory, &|_| false);
     let found = gather::found(plan, &decisions, store);
-    let layouts: Vec<_> = plan.tables.iter().filter(|table| names.is_empty() || names.contains(&table.name)).collect();
-    let gathered = gather::tables(plan, &layouts, &found, store)?;
+    let mut gathered = gather::tables(plan, layouts, &found, store)?;
+    annotate::complete(&mut gathered.tables, project, layouts)?;
     if let Some(store) = store {
         context.pass_warnings(store);
     }

@@ -71,6 +71,37 @@ pub enum Samples {
     },
     /// Four bytes a value: `f32`, little endian.
     F32(Bytes),
+    /// Numbers of words or characters: `u32`, little endian. A model sees them as floats, which hold them exactly.
+    Tokens {
+        /// The numbers, each sample filled up to the same length.
+        ids: Bytes,
+        /// What they mean.
+        vocabulary: Vocabulary,
+    },
+}
+
+/// What the numbers of a text stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vocabulary {
+    /// Numbers are below it; at most 2^24, so that an `f32` holds each of them exactly.
+    pub size: u32,
+    /// The number that fills a sample up.
+    pub padding: u32,
+}
+
+/// The greatest vocabulary.
+pub(super) const GREATEST_VOCABULARY: u32 = 1 << 24;
+
+/// Who the samples come from, where a data set says so: subjects, writers, hospitals, domains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// What a group is, in the singular: `subject`, `writer`.
+    pub what: String,
+    /// The names of the groups.
+    pub names: Vec<String>,
+    /// The group of every sample.
+    pub of: Vec<u32>,
 }
 
 impl Samples {
@@ -82,7 +113,7 @@ impl Samples {
     pub(super) fn stored(&self) -> (&Bytes, usize) {
         match self {
             Self::U8 { bytes, .. } => (bytes, 1),
-            Self::F32(bytes) => (bytes, 4),
+            Self::F32(bytes) | Self::Tokens { ids: bytes, .. } => (bytes, 4),
         }
     }
 }
@@ -107,6 +138,8 @@ pub struct Dataset {
     labels: Vec<u32>,
     train: usize,
     origin: Origin,
+    groups: Option<Arc<Groups>>,
+    superclasses: Vec<u32>,
 }
 
 impl Dataset {
@@ -144,7 +177,72 @@ impl Dataset {
                 classes.saturating_sub(1)
             )));
         }
-        Ok(Self { name: name.to_owned(), shape, classes, samples, labels, train, origin })
+        if let Samples::Tokens { ids, vocabulary } = &samples {
+            let mut ids = ids.as_slice().as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b));
+            let size = vocabulary.size.min(GREATEST_VOCABULARY);
+            if vocabulary.padding >= size || ids.any(|id| id >= size) || vocabulary.size != size {
+                return Err(Fault::storage(format!("data set `{name}` has a word that is not in its vocabulary of {size}")));
+            }
+        }
+        Ok(Self { name: name.to_owned(), shape, classes, samples, labels, train, origin, groups: None, superclasses: Vec::new() })
+    }
+    /// Adds who the samples come from.
+    ///
+    /// # Errors
+    /// A storage fault when a sample has no group, or one that has no name.
+    pub fn with_groups(mut self, groups: Groups) -> Outcome<Self> {
+        if groups.of.len() != self.labels.len() || groups.of.iter().any(|&group| group as usize >= groups.names.len()) {
+            return Err(Fault::storage(format!("data set `{}`: the {}s do not belong to its samples", self.name, groups.what)));
+        }
+        self.groups = Some(Arc::new(groups));
+        Ok(self)
+    }
+    /// Adds the class above each class.
+    ///
+    /// # Errors
+    /// A storage fault when there is not one for each class.
+    pub fn with_superclasses(mut self, superclasses: Vec<u32>) -> Outcome<Self> {
+        if superclasses.len() != self.classes {
+            let what = format!("data set `{}` has {} classes, but {} of them have one above", self.name, self.classes, superclasses.len());
+            return Err(Fault::storage(what));
+        }
+        self.superclasses = superclasses;
+        Ok(self)
+    }
+    /// Who the samples come from, where that is known.
+    #[must_use]
+    pub fn groups(&self) -> Option<&Groups> {
+        self.groups.as_deref()
+    }
+    /// The class above each class; empty where there is only one level.
+    #[must_use]
+    pub fn superclasses(&self) -> &[u32] {
+        &self.superclasses
+    }
+    /// What the numbers of a text stand for; nothing for data sets of other kinds.
+    #[must_use]
+    pub fn vocabulary(&self) -> Option<Vocabulary> {
+        if let Samples::Tokens { vocabulary, .. } = &self.samples { Some(*vocabulary) } else { None }
+    }
+    /// The number of words of a text before it was filled up; the number of values for data sets of other kinds.
+    ///
+    /// # Panics
+    /// When the index is not below [`Dataset::len`].
+    #[must_use]
+    pub fn length(&self, index: u32) -> usize {
+        let values = self.shape.numel();
+        let Samples::Tokens { ids, vocabulary } = &self.samples else { return values };
+        let from = index as usize * values * 4;
+        let words = ids.as_slice()[from..from + values * 4].as_chunks::<4>().0;
+        values - words.iter().rev().take_while(|word| u32::from_le_bytes(**word) == vocabulary.padding).count()
+    }
+    /// The same data set with other numbers for the same samples.
+    ///
+    /// # Errors
+    /// As [`Dataset::new`].
+    pub fn with_samples(self, samples: Samples) -> Outcome<Self> {
+        let made = Self::new(&self.name, self.shape, self.classes, samples, self.labels, self.train, self.origin)?;
+        Ok(Self { groups: self.groups, superclasses: self.superclasses, ..made })
     }
     /// The name, as a pipeline writes it.
     #[must_use]
@@ -206,6 +304,14 @@ impl Dataset {
                 for &index in indices {
                     let from = index as usize * values;
                     out.extend(bytes[from..from + values].iter().map(|&byte| table[usize::from(byte)]));
+                }
+            }
+            Samples::Tokens { ids, .. } => {
+                let ids = ids.as_slice();
+                for &index in indices {
+                    let from = index as usize * values * 4;
+                    let sample = ids[from..from + values * 4].as_chunks::<4>().0;
+                    out.extend(sample.iter().map(|word| u32::from_le_bytes(*word) as f32));
                 }
             }
             Samples::F32(bytes) => {

@@ -67,6 +67,23 @@ impl Source {
     pub fn bound(&self) -> u64 {
         if self.is_packed() { self.size.saturating_mul(GREATEST_RATIO) } else { self.size }
     }
+    /// The file as it is on disk, when it has at most so many bytes.
+    ///
+    /// # Errors
+    /// When it is larger or cannot be read.
+    pub fn whole(&self, most: u64) -> Outcome<Vec<u8>> {
+        if self.size > most {
+            return Err(self.fault(format_args!(
+                "has {}, more than the {} that such a file may have",
+                text::bytes(self.size),
+                text::bytes(most)
+            )));
+        }
+        let file = File::open(&self.path).map_err(|e| Fault::io("read", &self.path, &e))?;
+        let mut content = Vec::new();
+        file.take(most).read_to_end(&mut content).map_err(|e| Fault::io("read", &self.path, &e))?;
+        Ok(content)
+    }
     /// Opens it and unpacks what is packed.
     ///
     /// # Errors
@@ -212,11 +229,15 @@ pub(super) fn folders(dirs: &[PathBuf], subfolders: &[&str]) -> Vec<PathBuf> {
 
 /// The fault of a data set whose files are nowhere.
 pub(super) fn missing(name: &str, files: &str, subfolder: &str, dirs: &[PathBuf]) -> Fault {
-    let looked = if dirs.is_empty() {
-        "no data folder is set".to_owned()
-    } else {
-        format!("looked in {}", text::quoted(dirs.iter().map(|d| d.to_string_lossy()).collect::<Vec<_>>().iter().map(AsRef::as_ref)))
-    };
+    let looked = looked_in(dirs);
     Fault::storage(format!("the files of data set `{name}` are not there; {looked}"))
         .help(format!("put {files} into DIR/{subfolder} and say `--data DIR`, or set PFLPIPE_DATA"))
+}
+
+/// Where files were looked for, for messages.
+pub(super) fn looked_in(dirs: &[PathBuf]) -> String {
+    if dirs.is_empty() {
+        return "no data folder is set".to_owned();
+    }
+    format!("looked in {}", text::quoted(dirs.iter().map(|d| d.to_string_lossy()).collect::<Vec<_>>().iter().map(AsRef::as_ref)))
 }

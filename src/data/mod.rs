@@ -6,14 +6,16 @@ mod cifar;
 mod dataset;
 mod files;
 mod idx;
+mod npy;
 mod optdigits;
 mod params;
 pub mod partition;
 mod parts;
+mod pickle;
 mod registry;
 
 pub use crate::engine::Shape;
-pub use dataset::{Bytes, Dataset, Origin, Samples, Scaling};
+pub use dataset::{Bytes, Dataset, Groups, Origin, Samples, Scaling, Vocabulary};
 pub use partition::{Client, Partition};
 pub use parts::Parts;
 pub use registry::{fingerprint, load, variants};

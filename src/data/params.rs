@@ -42,6 +42,14 @@ impl<'a> Params<'a> {
         let range = below.map_or(format!("a number above {above}"), |b| format!("a number above {above} and below {b}"));
         found.map(Some).ok_or_else(|| self.wrong(name, value, &range))
     }
+    /// Rows of numbers of at least 0, all of them `width` long.
+    pub fn matrix(&self, name: &str, height: usize, width: usize) -> Outcome<Option<Vec<Vec<f64>>>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let number = |value: &Value| value.as_f64().filter(|x| x.is_finite() && *x >= 0.0);
+        let row = |value: &Value| value.as_array()?.iter().map(number).collect::<Option<Vec<f64>>>().filter(|row| row.len() == width);
+        let rows = value.as_array().and_then(|rows| rows.iter().map(row).collect::<Option<Vec<_>>>()).filter(|rows| rows.len() == height);
+        rows.map(Some).ok_or_else(|| self.wrong(name, value, &format!("{height} lists of {width} numbers of at least 0")))
+    }
     /// `true` or `false`.
     pub fn flag(&self, name: &str, default: bool) -> Outcome<bool> {
         let Some(value) = self.get(name) else { return Ok(default) };

@@ -3,7 +3,7 @@
 //! The samples keep their bytes as they were read, so that loading costs nothing but the read. It knows nothing of the store itself.
 
 use super::Shape;
-use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling};
+use super::dataset::{Bytes, Dataset, Groups, Origin, Samples, Scaling, Vocabulary};
 use crate::base::{Fault, Outcome};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 pub(super) const HEADER: usize = 32;
 const SAMPLES_MAGIC: &[u8; 8] = b"PFLSAMP1";
 const LABELS_MAGIC: &[u8; 8] = b"PFLLABL1";
+const GROUPS_MAGIC: &[u8; 8] = b"PFLGROUP";
 const FORMAT: u32 = 1;
 
 /// The three objects that hold a data set.
@@ -21,7 +22,7 @@ pub struct Parts {
     pub info: Vec<u8>,
     /// A header of 32 bytes and the samples.
     pub samples: Arc<Vec<u8>>,
-    /// A header of 16 bytes and a label a sample, u32 little endian.
+    /// A header of 16 bytes and a label a sample, u32 little endian; then, where the data set has groups, 8 bytes and a group a sample.
     pub labels: Vec<u8>,
 }
 
@@ -36,6 +37,17 @@ struct Info {
     train: usize,
     storage: Storage,
     origin: Origin,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    groups: Option<Names>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    superclasses: Vec<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Names {
+    what: String,
+    names: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,6 +55,7 @@ struct Info {
 enum Storage {
     U8(Scaling),
     F32,
+    Tokens(Vocabulary),
 }
 
 /// A buffer for samples with the header in front, to be filled with `count` samples of `size` bytes each.
@@ -81,13 +94,20 @@ impl Dataset {
             storage: match self.samples() {
                 Samples::U8 { scaling, .. } => Storage::U8(*scaling),
                 Samples::F32(_) => Storage::F32,
+                Samples::Tokens { vocabulary, .. } => Storage::Tokens(*vocabulary),
             },
             origin: self.origin().clone(),
+            groups: self.groups().map(|groups| Names { what: groups.what.clone(), names: groups.names.clone() }),
+            superclasses: self.superclasses().to_vec(),
         };
         let mut labels = Vec::with_capacity(16 + 4 * self.len());
         labels.extend(LABELS_MAGIC);
         labels.extend((self.len() as u64).to_le_bytes());
         labels.extend(self.labels().iter().flat_map(|label| label.to_le_bytes()));
+        if let Some(groups) = self.groups() {
+            labels.extend(GROUPS_MAGIC);
+            labels.extend(groups.of.iter().flat_map(|group| group.to_le_bytes()));
+        }
         Parts { info: serde_json::to_vec(&info).expect("plain data has a JSON form"), samples, labels }
     }
 
@@ -102,26 +122,36 @@ impl Dataset {
         }
         let width = match info.storage {
             Storage::U8(_) => 1,
-            Storage::F32 => 4,
+            Storage::F32 | Storage::Tokens(_) => 4,
         };
         if !samples.starts_with(&header(info.samples, info.shape.numel().saturating_mul(width))) {
             return Err(damaged("its samples have another header than its description says"));
         }
-        let labels = read_labels(labels).filter(|labels| labels.len() == info.samples);
-        let labels = labels.ok_or_else(|| damaged("its labels are damaged"))?;
+        let (labels, groups) = read_labels(labels, info.samples, info.groups.is_some()).ok_or_else(|| damaged("its labels are damaged"))?;
         let bytes = Bytes::new(samples, HEADER);
         let samples = match info.storage {
             Storage::U8(scaling) => Samples::bytes(bytes, scaling),
             Storage::F32 => Samples::F32(bytes),
+            Storage::Tokens(vocabulary) => Samples::Tokens { ids: bytes, vocabulary },
         };
-        Self::new(&info.name, info.shape, info.classes, samples, labels, info.train, info.origin)
+        let mut data = Self::new(&info.name, info.shape, info.classes, samples, labels, info.train, info.origin)?;
+        if let Some(Names { what, names }) = info.groups {
+            data = data.with_groups(Groups { what, names, of: groups })?;
+        }
+        if info.superclasses.is_empty() { Ok(data) } else { data.with_superclasses(info.superclasses) }
     }
 }
 
-fn read_labels(bytes: &[u8]) -> Option<Vec<u32>> {
-    let (count, labels) = bytes.strip_prefix(LABELS_MAGIC)?.split_first_chunk::<8>()?;
-    let labels: Vec<u32> = labels.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-    (bytes.len().is_multiple_of(4) && labels.len() as u64 == u64::from_le_bytes(*count)).then_some(labels)
+/// The label and, where there are `groups`, the group of each of `samples` samples.
+fn read_labels(bytes: &[u8], samples: usize, groups: bool) -> Option<(Vec<u32>, Vec<u32>)> {
+    let numbers = |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect::<Vec<_>>();
+    let (count, rest) = bytes.strip_prefix(LABELS_MAGIC)?.split_first_chunk::<8>()?;
+    let (labels, rest) = rest.split_at_checked(samples.checked_mul(4)?)?;
+    if u64::from_le_bytes(*count) != samples as u64 {
+        return None;
+    }
+    let rest = if groups { rest.strip_prefix(GROUPS_MAGIC)? } else { rest };
+    (rest.len() == if groups { labels.len() } else { 0 }).then(|| (numbers(labels), numbers(rest)))
 }
 
 fn damaged(why: &str) -> Fault {
@@ -155,6 +185,27 @@ mod tests {
         let again = back.to_parts();
         assert!(Arc::ptr_eq(&parts.samples, &again.samples) && Arc::ptr_eq(data.samples().stored().0.whole(), &parts.samples));
         assert_eq!((again.info, again.labels), (parts.info, parts.labels));
+    }
+
+    #[test]
+    fn texts_with_groups_and_superclasses_round_trip() {
+        let ids: Vec<u8> = [5_u32, 2, 0, 7, 0, 0].iter().flat_map(|id| id.to_le_bytes()).collect();
+        let samples = Samples::Tokens { ids: Bytes::new(Arc::new(ids), 0), vocabulary: Vocabulary { size: 8, padding: 0 } };
+        let shape = Shape { channels: 1, height: 1, width: 3 };
+        let groups = Groups { what: "writer".into(), names: vec!["a".into(), "b".into()], of: vec![1, 0] };
+        let data = Dataset::new("text", shape, 2, samples, vec![0, 1], 2, Origin::default()).expect("fits");
+        let data = data.with_groups(groups).expect("fits").with_superclasses(vec![0, 0]).expect("fits");
+        let parts = data.to_parts();
+        let back = Dataset::from_parts(&parts.info, Arc::clone(&parts.samples), &parts.labels).expect("own format");
+        assert_eq!((back.groups(), back.superclasses(), back.vocabulary()), (data.groups(), data.superclasses(), data.vocabulary()));
+        let mut out = Vec::new();
+        back.gather(&[1, 0], &mut out);
+        assert_eq!((out, back.length(0), back.length(1)), (vec![7.0, 0.0, 0.0, 5.0, 2.0, 0.0], 2, 1));
+        for n in 0..parts.labels.len() {
+            assert!(Dataset::from_parts(&parts.info, Arc::clone(&parts.samples), &parts.labels[..n]).is_err(), "{n} bytes");
+        }
+        let wrong = Groups { what: "writer".into(), names: vec!["a".into()], of: vec![1, 0] };
+        assert!(data.with_groups(wrong).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub mod expand;
 pub mod export;
 pub mod key;
 
-pub use decide::{Decision, Explanation, History, Reason, decide, explain};
+pub use decide::{Decision, Explanation, History, Reason, decide, explain, reason};
 pub use expand::{Input, Node, NodeId, Plan};
 pub use export::Format;
 pub use key::{Manifest, StageKey};

@@ -20,7 +20,8 @@ pub trait Catalog: Sync {
         &[]
     }
 
-    /// The values that `value: stage.METRIC.SELECTOR` may name for a stage of this kind: metrics, then selectors.
+    /// The values that `value: stage.METRIC.SELECTOR` may name for a stage of this kind: metrics, then selectors. A selector may
+    /// take something: `mean_last(K)` a whole number, `at_best(METRIC)` a metric.
     fn metrics(&self, kind: &str) -> (&[&'static str], &[&'static str]) {
         let _ = kind;
         (&[], &[])

@@ -31,5 +31,5 @@ pub use overrides::Overrides;
 pub use params::Params;
 pub use pipeline::{Axis, Cell, Instance, Pipeline, Stage, load, load_file};
 pub use schema::schema;
-pub use tables::{Best, Measure, Table};
+pub use tables::{Best, Compare, Measure, Statistics, Table};
 pub use templates::{Template, new_from_template, template_names, templates};

@@ -4,6 +4,7 @@
 //! for any value, and required parameters may come from `defaults` or an extended file.
 
 use super::catalog::{Bound, Catalog, Default, Field, Shape, StageKind, Type};
+use super::tables;
 use serde_json::{Map, Value, json};
 
 /// The schema of pipelines of this catalog.
@@ -145,7 +146,36 @@ fn sweep() -> Value {
 fn table(catalog: &dyn Catalog) -> Value {
     let names = |doc: &str| json!({"description": doc, "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]});
     let published = catalog.published();
-    let compare = if published.is_empty() { json!({"type": "string"}) } else { json!({"enum": published}) };
+    let known = if published.is_empty() {
+        json!({"type": "string"})
+    } else {
+        json!({"anyOf": [{"enum": published}, {"type": "string", "pattern": "\\.csv$"}]})
+    };
+    let list = json!({"anyOf": [known, {"type": "array", "items": known}]});
+    let compare = json!({"description": "Published tables, or csv files, whose numbers stand beside.", "anyOf": [known, {"type": "array", "items": known}, {
+        "type": "object",
+        "properties": {
+            "table": list,
+            "tables": list,
+            "margin": {"description": "Numbers count as equal within it: 0.02 is two points of accuracy.", "type": "number", "exclusiveMinimum": 0},
+            "settings": {
+                "description": "Which published setting (`data set, model, scenario`) a label of an axis stands for.",
+                "type": "object", "additionalProperties": {"type": "string"},
+            },
+        },
+        "additionalProperties": false,
+    }]});
+    let test = json!({"enum": tables::TESTS});
+    let statistics = json!({"description": "Tests of rows against each other.", "anyOf": [test, {
+        "type": "object",
+        "properties": {
+            "test": test,
+            "against": {"description": "A row, or `first`, `best`, `all`.", "type": "string"},
+            "correction": {"enum": ["holm", "none"]},
+            "level": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+        },
+        "additionalProperties": false,
+    }]});
     json!({
         "description": "A table of results.",
         "type": ["object", "null"],
@@ -155,10 +185,14 @@ fn table(catalog: &dyn Catalog) -> Value {
             "value": names("`stage.metric.selector`, such as `run.test_accuracy.best`."),
             "values": names("The same as `value`."),
             "over": names("Axes over which the mean is taken."),
-            "compare": {"description": "A published table.", "anyOf": [compare]},
+            "compare": compare,
+            "statistics": statistics,
+            "show": {"description": "What of a cell's values is shown.", "enum": tables::SHOWS},
+            "ranks": {"description": "Whether mean ranks stand in a column of their own.", "type": "boolean"},
+            "headings": {"description": "Whether rows stand under the family of their algorithm.", "enum": ["family", "none"]},
             "best": {"description": "Which value is marked.", "enum": ["max", "min"]},
             "title": {"description": "The caption.", "type": "string"},
-            "formats": names("Formats to write."),
+            "formats": names("Formats that `run` and `table` write to files: term, md, latex, html, csv, json, long, series."),
             "format": names("The same as `formats`."),
             "digits": {"description": "Digits after the point.", "type": "integer", "minimum": 0, "maximum": 10},
             "percent": {"description": "Whether fractions are shown in percent.", "type": "boolean"},

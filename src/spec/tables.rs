@@ -8,7 +8,7 @@ use super::expr::{Engine, Names, Program};
 use super::node::{Data, Key, Node, Place};
 use super::stages::StageCode;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which value is best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,42 @@ pub struct Measure {
     pub selector: String,
 }
 
+/// Which tests are made on a table. What the words mean is decided where the tests are made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statistics {
+    /// The test of two rows, one of [`TESTS`].
+    pub test: String,
+    /// The row that all are compared with, `first`, `best` or `all`.
+    pub against: String,
+    /// Whether p-values are corrected for the number of comparisons.
+    pub corrected: bool,
+    /// The level of significance, in (0, 1).
+    pub level: f64,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        Self { test: TESTS[0].to_owned(), against: "first".to_owned(), corrected: true, level: 0.05 }
+    }
+}
+
+/// Published numbers that stand beside a table's own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compare {
+    /// Names of published tables, or files that end in `.csv`.
+    pub tables: Vec<String>,
+    /// The margin within which numbers count as equal: 0.02 is two points of accuracy.
+    pub margin: f64,
+    /// Which published setting a value of an axis stands for: its label, and `data set, model, scenario` as published.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Default for Compare {
+    fn default() -> Self {
+        Self { tables: Vec::new(), margin: 0.02, settings: BTreeMap::new() }
+    }
+}
+
 /// One table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
@@ -44,8 +80,16 @@ pub struct Table {
     pub values: Vec<Measure>,
     /// Axes over which mean and deviation are taken.
     pub over: Vec<String>,
-    /// A published table to compare with.
-    pub compare: Option<String>,
+    /// Published numbers to compare with.
+    pub compare: Option<Compare>,
+    /// Tests to make.
+    pub statistics: Option<Statistics>,
+    /// What of a cell's values is shown, one of [`SHOWS`].
+    pub show: Option<String>,
+    /// Whether mean ranks stand in a column of their own.
+    pub ranks: bool,
+    /// Whether rows stand under the family of their algorithm.
+    pub families: bool,
     /// Which value is marked; where absent, the metric decides.
     pub best: Option<Best>,
     /// The caption.
@@ -72,9 +116,31 @@ pub struct TableCode<'e> {
     pub filter: Option<Program<'e>>,
 }
 
-const KEYS: [&str; 13] =
-    ["rows", "columns", "value", "values", "over", "compare", "best", "title", "formats", "format", "digits", "percent", "where"];
-const FORMATS: [&str; 6] = ["term", "md", "latex", "csv", "json", "html"];
+const KEYS: [&str; 17] = [
+    "rows",
+    "columns",
+    "value",
+    "values",
+    "over",
+    "compare",
+    "best",
+    "title",
+    "formats",
+    "format",
+    "digits",
+    "percent",
+    "where",
+    "statistics",
+    "show",
+    "ranks",
+    "headings",
+];
+/// The formats that a table may be written in.
+pub const FORMATS: [&str; 8] = ["term", "md", "latex", "html", "csv", "json", "long", "series"];
+/// The tests of two rows.
+pub const TESTS: [&str; 4] = ["wilcoxon", "sign", "paired-t", "welch"];
+/// What may be shown of a cell's values.
+pub const SHOWS: [&str; 5] = ["mean-sd", "mean-interval", "median-range", "mean", "median"];
 
 /// Checks the section.
 pub fn compile<'e>(
@@ -172,18 +238,11 @@ impl Section<'_> {
                 }
             },
         };
-        let compare = self.word(node, "compare");
-        if let Some((name, place)) = &compare {
-            let published = self.catalog.published();
-            if !published.contains(&name.as_str()) {
-                self.say(
-                    "unknown-table",
-                    format!("there is no published table `{name}`"),
-                    *place,
-                    suggest(name, published.iter().copied()),
-                );
-            }
-        }
+        let compare = node.get("compare").filter(|node| !node.is_null()).and_then(|node| self.compare(node));
+        let statistics = node.get("statistics").filter(|node| !node.is_null()).and_then(|node| self.statistics(node));
+        let show = self.choice(node, "show", &SHOWS);
+        let families = self.choice(node, "headings", &["family", "none"]).is_some_and(|choice| choice == "family");
+        let ranks = self.flag(node, "ranks").unwrap_or(false);
         let best = self.word(node, "best").and_then(|(word, place)| match word.as_str() {
             "max" => Some(Best::Max),
             "min" => Some(Best::Min),
@@ -206,13 +265,7 @@ impl Section<'_> {
                 None
             }
         });
-        let percent = node.get("percent").and_then(|node| match &node.data {
-            Data::Scalar(Value::Bool(b)) => Some(*b),
-            _ => {
-                self.say("type", format!("`percent` must be `true` or `false`, found {}", node.describe()), node.place, None);
-                None
-            }
-        });
+        let percent = self.flag(node, "percent");
         let names = |list: Vec<(String, Place)>| list.into_iter().map(|(name, _)| name).collect();
         Table {
             name: self.key.text.to_string(),
@@ -220,7 +273,11 @@ impl Section<'_> {
             columns: names(columns),
             values,
             over: names(over),
-            compare: compare.map(|(name, _)| name),
+            compare,
+            statistics,
+            show,
+            ranks,
+            families,
             best,
             title,
             formats: names(formats),
@@ -229,6 +286,119 @@ impl Section<'_> {
             cells: Vec::new(),
             filter: None,
         }
+    }
+
+    /// A word out of a list.
+    fn choice(&mut self, node: &Node, name: &str, words: &[&str]) -> Option<String> {
+        let (word, place) = self.word(node, name)?;
+        if words.contains(&word.as_str()) {
+            return Some(word);
+        }
+        let help = suggest(&word, words.iter().copied());
+        self.say("choice", format!("`{name}` cannot be `{word}`"), place, help);
+        None
+    }
+
+    fn flag(&mut self, node: &Node, name: &str) -> Option<bool> {
+        let node = node.get(name)?;
+        if let Data::Scalar(Value::Bool(flag)) = &node.data {
+            return Some(*flag);
+        }
+        self.say("type", format!("`{name}` must be `true` or `false`, found {}", node.describe()), node.place, None);
+        None
+    }
+
+    /// A number in an open interval.
+    fn number(&mut self, node: &Node, name: &str, above: f64, below: f64) -> Option<f64> {
+        let node = node.get(name)?;
+        let number = if let Data::Scalar(Value::Number(number)) = &node.data { number.as_f64() } else { None };
+        if let Some(number) = number.filter(|number| *number > above && *number < below) {
+            return Some(number);
+        }
+        self.say(
+            "range",
+            format!("`{name}` must be a number above {above} and below {below}, found {}", node.describe()),
+            node.place,
+            None,
+        );
+        None
+    }
+
+    fn unknown(&mut self, node: &Node, within: &str, keys: &[&str]) {
+        for (key, _) in node.entries().unwrap_or_default() {
+            if !keys.contains(&&*key.text) {
+                let help = suggest(&key.text, keys.iter().copied());
+                self.say("unknown-key", format!("unknown key `{}` in `{within}` of table `{}`", key.text, self.key.text), key.place, help);
+            }
+        }
+    }
+
+    /// `wilcoxon`, or a map.
+    fn statistics(&mut self, node: &Node) -> Option<Statistics> {
+        let mut found = Statistics::default();
+        if let Some(name) = node.text() {
+            if TESTS.contains(&name) {
+                found.test = name.to_owned();
+                return Some(found);
+            }
+            self.say("choice", format!("`statistics` cannot be `{name}`"), node.place, suggest(name, TESTS));
+            return None;
+        }
+        if node.entries().is_none() {
+            let message = format!("`statistics` must be a test or a map, found {}", node.describe());
+            self.say("type", message, node.place, Some("write `{test: wilcoxon, against: fedavg}`".to_owned()));
+            return None;
+        }
+        self.unknown(node, "statistics", &["test", "against", "correction", "level"]);
+        if let Some(test) = self.choice(node, "test", &TESTS) {
+            found.test = test;
+        }
+        if let Some((row, _)) = self.word(node, "against") {
+            found.against = row;
+        }
+        if let Some(word) = self.choice(node, "correction", &["holm", "none"]) {
+            found.corrected = word == "holm";
+        }
+        if let Some(level) = self.number(node, "level", 0.0, 1.0) {
+            found.level = level;
+        }
+        Some(found)
+    }
+
+    /// A name, a list of names, or a map.
+    fn compare(&mut self, node: &Node) -> Option<Compare> {
+        let mut found = Compare::default();
+        let given = if node.entries().is_some() {
+            self.unknown(node, "compare", &["table", "tables", "margin", "settings"]);
+            if let Some(margin) = self.number(node, "margin", 0.0, f64::INFINITY) {
+                found.margin = margin;
+            }
+            for (key, value) in node.get("settings").and_then(Node::entries).unwrap_or_default() {
+                match value.text() {
+                    Some(text) => {
+                        found.settings.insert(key.text.to_string(), text.to_owned());
+                    }
+                    None => self.say("type", format!("`{}` must be text, found {}", key.text, value.describe()), value.place, None),
+                }
+            }
+            node.get("table").or_else(|| node.get("tables"))
+        } else {
+            Some(node)
+        };
+        let Some(names) = given.and_then(texts) else {
+            let message = format!("`compare` of table `{}` must name published tables", self.key.text);
+            self.say("type", message, node.place, suggest("", self.catalog.published().iter().copied()));
+            return None;
+        };
+        let published = self.catalog.published();
+        for (name, place) in names {
+            if !name.ends_with(".csv") && !published.contains(&name.as_str()) {
+                let help = suggest(&name, published.iter().copied());
+                self.say("unknown-table", format!("there is no published table `{name}`"), place, help);
+            }
+            found.tables.push(name);
+        }
+        Some(found)
     }
 
     fn word(&mut self, node: &Node, name: &str) -> Option<(String, Place)> {
@@ -304,7 +474,8 @@ impl Section<'_> {
             );
             sound = false;
         }
-        if !selectors.contains(selector) {
+        let pattern = selectors.iter().find(|pattern| selects(pattern, selector, metrics));
+        if pattern.is_none() {
             self.say(
                 "unknown-selector",
                 format!("`{selector}` does not select a measurement"),
@@ -315,6 +486,19 @@ impl Section<'_> {
         }
         sound.then(|| Measure { stage: parts[0].to_owned(), metric: (*metric).to_owned(), selector: (*selector).to_owned() })
     }
+}
+
+/// Whether a selector is of a pattern: `last`, `mean_last(K)` with a whole number, `at_best(METRIC)` with a metric.
+fn selects(pattern: &str, selector: &str, metrics: &[&str]) -> bool {
+    let (Some((name, inside)), Some((wanted, kind))) = (selector.split_once('('), pattern.split_once('(')) else {
+        return pattern == selector;
+    };
+    let Some(inside) = inside.strip_suffix(')').map(str::trim) else { return false };
+    let fits = match kind {
+        "K)" => inside.parse::<u64>().is_ok_and(|k| k > 0 || wanted == "at_round"),
+        _ => metrics.contains(&inside),
+    };
+    name.trim() == wanted && fits
 }
 
 /// Text or a list of texts.

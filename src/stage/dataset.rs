@@ -7,7 +7,12 @@ use crate::data;
 
 /// Outputs `info` (description), `samples` and `labels`.
 pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
-    let parts = data::load(tag(task, "name")?, &task.params, host.data_dirs())?.to_parts();
+    store(host, &data::load(tag(task, "name")?, &task.params, host.data_dirs())?)
+}
+
+/// Puts a data set into the store, as the three outputs.
+pub(super) fn store(host: &dyn Host, data: &data::Dataset) -> Outcome<Outputs> {
+    let parts = data.to_parts();
     outputs(host, [("info", &parts.info), ("samples", &parts.samples), ("labels", &parts.labels)])
 }
 

@@ -7,15 +7,20 @@ use crate::base::Outcome;
 use crate::data::partition;
 
 /// Outputs `clients` (the samples of each client), `manifest` (counts and heterogeneity) and `data` (a tree of the data set that
-/// was partitioned, so that a training finds it).
+/// was partitioned, so that a training finds it; with noise where the rule adds some).
 pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let slot = |output| input(task, "data", output);
     let tree: Outputs =
         [("info", slot("info")?), ("samples", slot("samples")?), ("labels", slot("labels")?)].map(|(n, o)| (n.to_owned(), o)).into();
     let data = dataset::load(host, &tree)?;
-    let made = partition::build(tag(task, "kind")?, &task.params, data.labels(), data.classes())?;
+    let kind = tag(task, "kind")?;
+    let made = partition::build_from(kind, &task.params, &partition::Population::of(&data), host.data_dirs())?;
     let manifest = made.manifest(data.labels())?;
     let mut out = outputs(host, [("clients", &made.to_bytes()), ("manifest", &manifest.to_json())])?;
+    let tree = match partition::noise(kind, &task.params)? {
+        None => tree,
+        Some(noise) => dataset::store(host, &noise.add(data, &made)?)?,
+    };
     out.insert("data".to_owned(), host.store().put_tree(&tree)?);
     Ok(out)
 }

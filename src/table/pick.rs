@@ -2,19 +2,58 @@
 //!
 //! It knows what is measured, and nothing of the pipeline that asks.
 
-use super::sample::Sample;
+use super::sample::{Observation, Sample};
 use super::value::{Best, Measure};
 use crate::fl::History;
 use crate::fl::history::Status;
 
-/// The selectors, with their meaning for the documentation.
-pub const SELECTORS: [(&str, &str); 2] = [
+/// The selectors as they are written, with their meaning for the documentation.
+pub const SELECTORS: [(&str, &str); 5] = [
     (
         "best",
-        "the best of all evaluations: the largest accuracy or AUC, the smallest loss. A spread or a cost has no best of its own: its value at the evaluation with the best test accuracy",
+        "the best of all evaluations: the largest accuracy or AUC, the smallest loss. A spread or a cost has no best of its own: its value at the evaluation with the best test accuracy. Chosen by the test set, so it flatters; it is what most published tables show",
     ),
     ("last", "the last evaluation"),
+    ("mean_last(K)", "the mean of the last K evaluations; of all of them when there are fewer"),
+    ("at_round(K)", "the evaluation after K rounds; missing when there was none"),
+    ("at_best(METRIC)", "the evaluation at which another metric is best: `at_best(train_loss)` chooses without looking at the test set"),
 ];
+
+/// Which of the evaluations is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// The best one.
+    Best,
+    /// The last one.
+    Last,
+    /// The mean of the last so many.
+    MeanLast(usize),
+    /// The one after so many rounds.
+    AtRound(u64),
+    /// The one at which this metric is best.
+    AtBest(String),
+}
+
+impl Selector {
+    /// Reads a selector; none for a text that is not one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some((name, rest)) = text.split_once('(') {
+            let inside = rest.strip_suffix(')')?.trim();
+            return match name.trim() {
+                "mean_last" => inside.parse().ok().filter(|k| *k > 0).map(Self::MeanLast),
+                "at_round" => inside.parse().ok().map(Self::AtRound),
+                "at_best" => crate::fl::history::METRICS.contains(&inside).then(|| Self::AtBest(inside.to_owned())),
+                _ => None,
+            };
+        }
+        match text {
+            "best" => Some(Self::Best),
+            "last" => Some(Self::Last),
+            _ => None,
+        }
+    }
+}
 
 /// The unit of a metric.
 #[must_use]
@@ -35,28 +74,38 @@ pub fn best(metric: &str) -> Best {
     if measure(metric) == Measure::Fraction && !bare(metric).ends_with("_sd") { Best::Max } else { Best::Min }
 }
 
-/// The sample that a simulation gives for a metric and a selector.
+/// What a simulation gives for a metric and a selector, labeled by its place on the `over` axes.
 ///
 /// A simulation that diverged has no number, whatever it measured before: `best` would hide that it broke down.
 /// A metric that was not measured is missing.
 #[must_use]
-pub fn pick(history: &History, metric: &str, selector: &str) -> Sample {
-    if matches!(history.status, Status::Diverged { .. }) {
-        return Sample::Diverged;
-    }
+pub fn pick(history: &History, metric: &str, selector: &Selector, over: Vec<String>) -> Observation {
     let series = history.series(metric);
-    let value = match selector {
-        "best" if is_goal(metric) => extreme(&series, best(metric)).map(|(_, value)| value),
-        "best" => {
+    if matches!(history.status, Status::Diverged { .. }) {
+        return Observation { over, sample: Sample::Diverged, round: None, series };
+    }
+    // Two evaluations may follow one round: before and after the work that ends the simulation. The later one counts.
+    let at = |round: u64| series.iter().rev().find(|(r, _)| *r == round).copied();
+    let found: Option<(Option<u64>, f64)> = match selector {
+        Selector::Best if is_goal(metric) => extreme(&series, best(metric)).map(|(round, value)| (Some(round), value)),
+        Selector::Best => {
             let view = metric.split_once(':').map(|(view, _)| format!("{view}:")).unwrap_or_default();
-            let accuracy = history.series(&format!("{view}test_accuracy"));
-            let round = extreme(&accuracy, Best::Max).map(|(round, _)| round);
-            // Two evaluations may follow one round: before and after the work that ends the simulation.
-            series.iter().rev().find(|(r, _)| Some(*r) == round).map(|(_, value)| *value)
+            let round = extreme(&history.series(&format!("{view}test_accuracy")), Best::Max).map(|(round, _)| round);
+            round.and_then(at).map(|(round, value)| (Some(round), value))
         }
-        _ => series.last().map(|(_, value)| *value),
+        Selector::Last => series.last().map(|(round, value)| (Some(*round), *value)),
+        Selector::MeanLast(k) => {
+            let tail = &series[series.len().saturating_sub(*k)..];
+            (!tail.is_empty()).then(|| (None, tail.iter().map(|(_, value)| value).sum::<f64>() / tail.len() as f64))
+        }
+        Selector::AtRound(round) => at(*round).map(|(round, value)| (Some(round), value)),
+        Selector::AtBest(other) => {
+            let round = extreme(&history.series(other), best(other)).map(|(round, _)| round);
+            round.and_then(at).map(|(round, value)| (Some(round), value))
+        }
     };
-    value.map_or(Sample::Missing, Sample::of)
+    let sample = found.map_or(Sample::Missing, |(_, value)| Sample::of(value));
+    Observation { over, sample, round: found.and_then(|(round, _)| round), series }
 }
 
 /// Whether a metric is something to reach, rather than a spread or a cost.
@@ -78,6 +127,11 @@ fn bare(metric: &str) -> &str {
 mod tests {
     use super::*;
     use crate::fl::history::{Evaluation, Measured};
+
+    fn sample(history: &History, metric: &str, selector: &str) -> Sample {
+        pick(history, metric, &Selector::parse(selector).expect("a selector"), Vec::new()).sample
+    }
+
     use std::collections::BTreeMap;
 
     fn history(values: &[(u64, f64, f64)]) -> History {
@@ -109,17 +163,32 @@ mod tests {
             ("floats_down", "best", 10.0),
             ("floats_down", "last", 20.0),
             ("test_accuracy_sd", "best", 1.0 - 0.8),
+            ("test_accuracy", "mean_last(2)", 0.75),
+            ("train_loss", "mean_last(9)", (2.3 + 0.4 + 0.5) / 3.0),
+            ("test_accuracy", "at_round(2)", 0.7),
+            ("floats_down", "at_best(train_loss)", 10.0),
         ] {
-            assert_eq!(pick(&history, metric, selector), Sample::Value(want), "{metric}.{selector}");
+            assert_eq!(sample(&history, metric, selector), Sample::Value(want), "{metric}.{selector}");
         }
-        assert_eq!(pick(&history, "test_auc", "best"), Sample::Missing);
+        assert_eq!(sample(&history, "test_auc", "best"), Sample::Missing);
+        assert_eq!(sample(&history, "test_accuracy", "at_round(7)"), Sample::Missing);
+        let best = pick(&history, "test_accuracy", &Selector::Best, vec!["3".to_owned()]);
+        assert_eq!((best.round, best.series.len(), best.label()), (Some(1), 3, "3".to_owned()));
+    }
+
+    #[test]
+    fn selectors_are_read_strictly() {
+        for text in ["", "bes", "mean_last", "mean_last()", "mean_last(0)", "mean_last(-1)", "mean_last(2", "at_best(nothing)", "best(1)"] {
+            assert_eq!(Selector::parse(text), None, "{text}");
+        }
+        assert_eq!(Selector::parse("mean_last( 5 )"), Some(Selector::MeanLast(5)));
     }
 
     #[test]
     fn a_diverged_simulation_has_no_number() {
         let mut history = history(&[(0, 0.9, 0.1)]);
         history.status = Status::Diverged { round: 3 };
-        assert_eq!(pick(&history, "test_accuracy", "best"), Sample::Diverged);
+        assert_eq!(sample(&history, "test_accuracy", "best"), Sample::Diverged);
     }
 
     #[test]

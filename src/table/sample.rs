@@ -2,6 +2,7 @@
 //!
 //! It knows neither rows nor columns, and nothing of how numbers are written.
 
+use crate::results::stats::Summary;
 use serde::Serialize;
 
 /// What one run gave for a cell.
@@ -18,6 +19,8 @@ pub enum Sample {
     Diverged,
     /// The stage is running now.
     Running,
+    /// The stage was interrupted: there is a checkpoint, but no result yet.
+    Unfinished,
 }
 
 impl Sample {
@@ -33,13 +36,39 @@ impl Sample {
     }
 }
 
-/// The samples of one row and column, each with its label on the `over` axis, in the order in which they came.
+/// What one run gave, with where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation {
+    /// Labels on the `over` axes (a seed, say), one for each.
+    pub over: Vec<String>,
+    /// What the run gave.
+    pub sample: Sample,
+    /// The rounds done before the evaluation that the number is from; none where it is from several.
+    pub round: Option<u64>,
+    /// Every evaluation of the metric as (rounds done, value).
+    pub series: Vec<(u64, f64)>,
+}
+
+impl Observation {
+    /// A sample without its history.
+    #[must_use]
+    pub fn plain(over: &str, sample: Sample) -> Self {
+        Self { over: vec![over.to_owned()], sample, round: None, series: Vec::new() }
+    }
+    /// The labels on the `over` axes as one.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.over.join(", ")
+    }
+}
+
+/// The samples of one row and column, in the order in which they came.
 ///
 /// A cell without samples lies outside the sweep and is left blank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// Label on the `over` axis (a seed, say) and sample.
-    pub samples: Vec<(String, Sample)>,
+    /// What each run gave.
+    pub samples: Vec<Observation>,
 }
 
 /// How many samples there are of each kind.
@@ -55,6 +84,8 @@ pub struct Counts {
     pub diverged: usize,
     /// Running.
     pub running: usize,
+    /// Interrupted.
+    pub unfinished: usize,
 }
 
 impl Counts {
@@ -66,32 +97,26 @@ impl Counts {
             Sample::Failed => self.failed += 1,
             Sample::Diverged => self.diverged += 1,
             Sample::Running => self.running += 1,
+            Sample::Unfinished => self.unfinished += 1,
         }
     }
     /// All samples together.
     #[must_use]
     pub fn total(&self) -> usize {
-        self.values + self.missing + self.failed + self.diverged + self.running
+        self.values + self.missing + self.failed + self.diverged + self.running + self.unfinished
     }
     /// The kinds that are not numbers with their counts, worst first; kinds with none are left out.
     #[must_use]
     pub fn troubles(&self) -> Vec<(usize, &'static str)> {
-        [(self.diverged, "diverged"), (self.failed, "failed"), (self.missing, "missing"), (self.running, "running")]
-            .into_iter()
-            .filter(|(n, _)| *n > 0)
-            .collect()
+        let all = [
+            (self.diverged, "diverged"),
+            (self.failed, "failed"),
+            (self.missing, "missing"),
+            (self.unfinished, "unfinished"),
+            (self.running, "running"),
+        ];
+        all.into_iter().filter(|(n, _)| *n > 0).collect()
     }
-}
-
-/// Mean, spread and number of the values of a cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stats {
-    /// The arithmetic mean.
-    pub mean: f64,
-    /// The sample standard deviation, with `n - 1` in the denominator; none for a single value.
-    pub sd: Option<f64>,
-    /// The number of values, at least 1.
-    pub n: usize,
 }
 
 impl Cell {
@@ -99,23 +124,25 @@ impl Cell {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        for (_, sample) in &self.samples {
-            counts.add(*sample);
+        for observation in &self.samples {
+            counts.add(observation.sample);
         }
         counts
     }
+    /// The values alone, in order.
+    #[must_use]
+    pub fn values(&self) -> Vec<f64> {
+        self.samples.iter().filter_map(|observation| observation.sample.value()).collect()
+    }
     /// Statistics of the values alone; none when there is no value.
     #[must_use]
-    pub fn stats(&self) -> Option<Stats> {
-        let values: Vec<f64> = self.samples.iter().filter_map(|(_, sample)| sample.value()).collect();
-        if values.is_empty() {
-            return None;
-        }
-        let n = values.len();
-        let mean = values.iter().sum::<f64>() / n as f64;
-        // Two passes: the one-pass formula cancels badly for accuracies that differ in the fourth digit.
-        let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
-        Some(Stats { mean, sd: (n > 1).then(|| (squares / (n - 1) as f64).sqrt()), n })
+    pub fn stats(&self) -> Option<Summary> {
+        Summary::of(&self.values())
+    }
+    /// The values by their label on the `over` axes; the last one of equal labels.
+    #[must_use]
+    pub fn by_label(&self) -> std::collections::BTreeMap<String, f64> {
+        self.samples.iter().filter_map(|observation| Some((observation.label(), observation.sample.value()?))).collect()
     }
 }
 
@@ -124,7 +151,7 @@ mod tests {
     use super::*;
 
     fn cell(samples: &[Sample]) -> Cell {
-        Cell { samples: samples.iter().enumerate().map(|(i, s)| (i.to_string(), *s)).collect() }
+        Cell { samples: samples.iter().enumerate().map(|(i, s)| Observation::plain(&i.to_string(), *s)).collect() }
     }
 
     #[test]
@@ -136,7 +163,8 @@ mod tests {
 
     #[test]
     fn one_value_has_no_sd_and_no_value_has_no_mean() {
-        assert_eq!(cell(&[Sample::Value(1.5)]).stats(), Some(Stats { mean: 1.5, sd: None, n: 1 }));
+        let one = cell(&[Sample::Value(1.5)]).stats().expect("a value");
+        assert_eq!((one.mean, one.sd, one.n, one.median), (1.5, None, 1, 1.5));
         assert_eq!(cell(&[Sample::Failed, Sample::Missing]).stats(), None);
         assert_eq!(cell(&[]).stats(), None);
     }
@@ -150,9 +178,17 @@ mod tests {
 
     #[test]
     fn every_kind_is_counted() {
-        let counts =
-            cell(&[Sample::Value(0.0), Sample::Missing, Sample::Failed, Sample::Failed, Sample::Running, Sample::Diverged]).counts();
-        assert_eq!(counts.total(), 6);
-        assert_eq!(counts.troubles(), [(1, "diverged"), (2, "failed"), (1, "missing"), (1, "running")]);
+        let counts = cell(&[
+            Sample::Value(0.0),
+            Sample::Missing,
+            Sample::Failed,
+            Sample::Failed,
+            Sample::Running,
+            Sample::Diverged,
+            Sample::Unfinished,
+        ])
+        .counts();
+        assert_eq!(counts.total(), 7);
+        assert_eq!(counts.troubles(), [(1, "diverged"), (2, "failed"), (1, "missing"), (1, "unfinished"), (1, "running")]);
     }
 }

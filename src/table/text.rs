@@ -2,24 +2,24 @@
 //!
 //! Every format takes its texts from here, so that they cannot disagree.
 
-use super::sample::{Cell, Stats};
-use super::value::{Measure, Quantity, Rank, Table};
+use super::sample::Cell;
+use super::value::{Measure, Quantity, Show, Table};
 use crate::base::text::count;
 
-/// The text of a cell in two parts, so that a format can dress the number alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The text of a cell in parts, so that a format can dress the number alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CellText {
-    /// The mean as shown, when there is one.
+    /// The mean, or whatever the table shows, when there is one.
     pub(super) mean: Option<String>,
-    /// The sample sd as shown, when there are two values or more.
-    pub(super) sd: Option<String>,
+    /// How it spreads, with what joins it to the mean: ` ± 0.19`, ` [85.6, 86.0]`.
+    pub(super) spread: Option<String>,
     /// What is not a number or not complete: `n=2, 1 diverged`; empty for a complete cell.
     pub(super) note: String,
 }
 
 impl CellText {
     /// `depth` is the number of samples of a complete cell.
-    pub(super) fn of(quantity: &Quantity, cell: &Cell, depth: usize) -> Self {
+    pub(super) fn of(quantity: &Quantity, show: Show, cell: &Cell, depth: usize) -> Self {
         let counts = cell.counts();
         let stats = cell.stats();
         let troubles = counts.troubles();
@@ -27,20 +27,33 @@ impl CellText {
         match stats {
             // A cell of one kind of trouble says it in a word; the number of samples is no news then.
             None if troubles.len() == 1 && counts.total() == depth => notes = vec![troubles[0].1.to_owned()],
-            Some(Stats { n, .. }) if n < depth => notes.insert(0, format!("n={n}")),
+            Some(stats) if stats.n < depth => notes.insert(0, format!("n={}", stats.n)),
             _ => {}
         }
-        Self {
-            mean: stats.map(|s| quantity.write(s.mean)),
-            sd: stats.and_then(|s| s.sd).map(|sd| quantity.write(sd)),
-            note: notes.join(", "),
-        }
+        let Some(stats) = stats else { return Self { note: notes.join(", "), ..Self::default() } };
+        let plus_minus = |value: Option<f64>| value.map(|value| format!(" ± {}", quantity.write(value)));
+        let (mean, spread) = match show {
+            Show::MeanSd => (stats.mean, plus_minus(stats.sd)),
+            Show::MeanInterval => (stats.mean, plus_minus(stats.half_width(0.95))),
+            Show::MedianRange => {
+                let range = format!(" [{}, {}]", quantity.write(stats.min), quantity.write(stats.max));
+                (stats.median, (stats.n > 1).then_some(range))
+            }
+            Show::Mean => (stats.mean, None),
+            Show::Median => (stats.median, None),
+        };
+        Self { mean: Some(quantity.write(mean)), spread, note: notes.join(", ") }
+    }
+
+    /// A text that is shown as it is.
+    pub(super) fn plain(text: String) -> Self {
+        Self { mean: Some(text).filter(|text| !text.is_empty()), ..Self::default() }
     }
 
     /// `85.85 ± 0.19`, `85.85`, or nothing.
     pub(super) fn number(&self) -> Option<String> {
         let mean = self.mean.as_ref()?;
-        Some(self.sd.as_ref().map_or_else(|| mean.clone(), |sd| format!("{mean} ± {sd}")))
+        Some(format!("{mean}{}", self.spread.as_deref().unwrap_or_default()))
     }
 }
 
@@ -60,6 +73,15 @@ impl Quantity {
             Some(rest) if !rest.contains(|c: char| ('1'..='9').contains(&c)) => rest.to_owned(),
             _ => text,
         }
+    }
+}
+
+impl Quantity {
+    /// A difference as shown, always with its sign; of fractions in percentage points.
+    #[must_use]
+    pub fn signed(&self, value: f64) -> String {
+        let text = self.write(value);
+        if value >= 0.0 && !text.starts_with('-') { format!("+{text}") } else { text }
     }
 }
 
@@ -96,16 +118,6 @@ fn grouped(number: &str) -> String {
 }
 
 impl Table {
-    /// The text and the rank of every cell, by row, then column.
-    pub(super) fn texts(&self) -> Vec<Vec<(CellText, Rank)>> {
-        let (depth, ranks) = (self.depth(), self.ranks());
-        let text = |column: usize, cell: &Cell| CellText::of(self.quantity(column), cell, depth);
-        let row = |cells: &Vec<Cell>, ranks: Vec<Rank>| {
-            cells.iter().zip(ranks).enumerate().map(|(column, (cell, rank))| (text(column, cell), rank)).collect()
-        };
-        self.cells.iter().zip(ranks).map(|(cells, ranks)| row(cells, ranks)).collect()
-    }
-
     /// What stands above the row labels: `algorithm \ alpha`.
     pub(super) fn corner(&self) -> String {
         let heading = &self.heading;
@@ -140,8 +152,15 @@ impl Table {
         let mut text = shown.join(" and ");
         let depth = self.depth();
         if !self.heading.over.is_empty() && depth > 0 {
-            let spread = if depth > 1 { "mean ± sample sd over" } else { "from" };
-            text.push_str(&format!(", {spread} {} of {}", count(depth, "value"), self.heading.over));
+            let spread = match (depth > 1, self.heading.show) {
+                (false, _) => "from",
+                (_, Show::MeanSd) => "mean ± sample sd over",
+                (_, Show::MeanInterval) => "mean ± half its 95 % t-interval over",
+                (_, Show::MedianRange) => "median [smallest, largest] over",
+                (_, Show::Mean) => "mean over",
+                (_, Show::Median) => "median over",
+            };
+            text.push_str(&format!(", {spread} {} of {}", count(depth, "value"), self.heading.over.join(", ")));
         }
         text
     }
@@ -168,7 +187,8 @@ mod tests {
 
     fn texts(lines: &str) -> Vec<String> {
         let table = Table::build(heading(Best::Max, Measure::Fraction), entries(lines));
-        table.texts().iter().map(|row| format!("{} [{}]", row[0].0.number().unwrap_or_default(), row[0].0.note)).collect()
+        let text = |row: &Vec<Cell>| CellText::of(table.quantity(0), Show::MeanSd, &row[0], table.depth());
+        table.cells.iter().map(text).map(|text| format!("{} [{}]", text.number().unwrap_or_default(), text.note)).collect()
     }
 
     #[test]
@@ -215,5 +235,19 @@ mod tests {
         let mut untitled = table;
         untitled.heading.title.clear();
         assert_eq!(untitled.title(), "run.test_accuracy.best by algorithm and alpha");
+    }
+
+    #[test]
+    fn every_choice_of_what_is_shown() {
+        let table = Table::build(heading(Best::Max, Measure::Fraction), entries("a x 0.80 0.90 0.82"));
+        let shown = Show::ALL.map(|(_, show, _)| CellText::of(table.quantity(0), show, &table.cells[0][0], 3).number().unwrap_or_default());
+        // By hand: sd 0.05292, t(2) at 0.975 is 4.3027, 4.3027 * 0.05292 / sqrt(3) = 0.1314.
+        assert_eq!(shown, ["84.00 ± 5.29", "84.00 ± 13.14", "82.00 [80.00, 90.00]", "84.00", "82.00"]);
+    }
+
+    #[test]
+    fn differences_have_a_sign() {
+        let quantity = Quantity { label: String::new(), measure: Measure::Fraction, digits: None, best: Best::Max };
+        assert_eq!([0.0123, -0.0123, 0.0, -1e-9].map(|d| quantity.signed(d)), ["+1.23", "-1.23", "+0.00", "0.00"]);
     }
 }

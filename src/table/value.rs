@@ -2,7 +2,10 @@
 //!
 //! It knows no format; [`format`](super::format) renders it.
 
-use super::sample::{Cell, Counts, Sample};
+use super::analysis::Analysis;
+use super::beside::Beside;
+use super::sample::{Cell, Counts, Observation};
+use crate::results::stats::friedman;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -37,10 +40,47 @@ pub struct Heading {
     pub row_axis: String,
     /// What the columns are; empty for a table of one column.
     pub column_axis: String,
-    /// The axis over which samples are averaged; empty when there is none.
-    pub over: String,
+    /// The axes over which samples are averaged; empty when there is none.
+    pub over: Vec<String>,
     /// What is shown: one quantity, or several side by side.
     pub quantities: Vec<Quantity>,
+    /// What of a cell's values is shown.
+    pub show: Show,
+    /// Whether the mean rank of each row stands in a column of its own.
+    pub ranks: bool,
+}
+
+/// What is shown of the values of a cell. Machine-readable formats always have everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Show {
+    /// The mean and the sample standard deviation.
+    #[default]
+    MeanSd,
+    /// The mean and half the width of its 95 % interval by Student's t.
+    MeanInterval,
+    /// The median with the smallest and the largest value.
+    MedianRange,
+    /// The mean alone.
+    Mean,
+    /// The median alone.
+    Median,
+}
+
+impl Show {
+    /// Every choice with its name and a sentence.
+    pub const ALL: [(&'static str, Self, &'static str); 5] = [
+        ("mean-sd", Self::MeanSd, "mean and sample standard deviation"),
+        ("mean-interval", Self::MeanInterval, "mean and half the width of its 95 % interval by Student's t"),
+        ("median-range", Self::MedianRange, "median with the smallest and the largest value"),
+        ("mean", Self::Mean, "the mean alone"),
+        ("median", Self::Median, "the median alone"),
+    ];
+
+    /// The choice of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, ..)| *known == name).map(|(_, show, _)| *show)
+    }
 }
 
 /// A value that is shown, with how it is written and compared.
@@ -65,10 +105,8 @@ pub struct Entry {
     pub column: String,
     /// Index of the quantity in the heading; columns of different quantities are different columns.
     pub quantity: usize,
-    /// Label on the `over` axis.
-    pub over: String,
     /// What the run gave.
-    pub sample: Sample,
+    pub observation: Observation,
 }
 
 /// A column: its label and what it shows.
@@ -102,6 +140,12 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Cells by row, then column.
     pub cells: Vec<Vec<Cell>>,
+    /// The heading under which each row stands; empty where rows have none.
+    pub groups: Vec<String>,
+    /// Tests, effect sizes and ranks, where they are asked for.
+    pub analysis: Option<Analysis>,
+    /// Published numbers beside ours, where they are asked for.
+    pub beside: Option<Beside>,
 }
 
 impl Table {
@@ -112,14 +156,38 @@ impl Table {
         let last = heading.quantities.len().saturating_sub(1);
         let mut place = |e: Entry| {
             let column = columns.index(Column { label: e.column, quantity: e.quantity.min(last) });
-            (rows.index(e.row), column, e.over, e.sample)
+            (rows.index(e.row), column, e.observation)
         };
         let placed: Vec<_> = entries.into_iter().map(&mut place).collect();
         let mut cells = vec![vec![Cell::default(); columns.names.len()]; rows.names.len()];
-        for (row, column, over, sample) in placed {
-            cells[row][column].samples.push((over, sample));
+        for (row, column, observation) in placed {
+            cells[row][column].samples.push(observation);
         }
-        Self { heading, rows: rows.names, columns: columns.names, cells }
+        Self { heading, rows: rows.names, columns: columns.names, cells, groups: Vec::new(), analysis: None, beside: None }
+    }
+
+    /// Puts the rows under headings. These stand in the order in which their first row came, and so do the rows under each.
+    pub fn group_by(&mut self, heading: impl Fn(&str) -> String) {
+        let of: Vec<String> = self.rows.iter().map(|row| heading(row)).collect();
+        let mut names = Labels::default();
+        let places: Vec<usize> = of.iter().map(|name| names.index(name.clone())).collect();
+        let mut order: Vec<usize> = (0..of.len()).collect();
+        order.sort_by_key(|row| places[*row]);
+        self.rows = order.iter().map(|row| std::mem::take(&mut self.rows[*row])).collect();
+        self.cells = order.iter().map(|row| std::mem::take(&mut self.cells[*row])).collect();
+        self.groups = order.iter().map(|row| of[*row].clone()).collect();
+    }
+
+    /// Takes all other columns away; the statistics and published numbers of the whole table go with them.
+    pub fn keep_columns(&mut self, keep: impl Fn(&Column) -> bool) {
+        let kept: Vec<usize> = (0..self.columns.len()).filter(|column| keep(&self.columns[*column])).collect();
+        if kept.len() < self.columns.len() {
+            (self.analysis, self.beside) = (None, None);
+        }
+        self.columns = kept.iter().map(|column| self.columns[*column].clone()).collect();
+        for row in &mut self.cells {
+            *row = kept.iter().map(|column| std::mem::take(&mut row[*column])).collect();
+        }
     }
 
     /// What a column shows.
@@ -134,7 +202,7 @@ impl Table {
     /// How many different labels the `over` axis has in this table: the number of samples of a complete cell.
     #[must_use]
     pub fn depth(&self) -> usize {
-        let labels = self.cells.iter().flatten().flat_map(|cell| cell.samples.iter().map(|(over, _)| over.as_str()));
+        let labels = self.cells.iter().flatten().flat_map(|cell| cell.samples.iter().map(|observation| &observation.over));
         labels.collect::<std::collections::BTreeSet<_>>().len()
     }
 
@@ -142,8 +210,8 @@ impl Table {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        for (_, sample) in self.cells.iter().flatten().flat_map(|cell| &cell.samples) {
-            counts.add(*sample);
+        for observation in self.cells.iter().flatten().flat_map(|cell| &cell.samples) {
+            counts.add(observation.sample);
         }
         counts
     }
@@ -162,16 +230,44 @@ impl Table {
         ranks
     }
 
+    /// The number by which a cell is compared; none for a cell that is not.
+    #[must_use]
+    pub fn center(&self, row: usize, column: usize) -> Option<f64> {
+        let cell = &self.cells[row][column];
+        let counts = cell.counts();
+        let stats = cell.stats().filter(|_| counts.failed + counts.diverged == 0)?;
+        Some(if matches!(self.heading.show, Show::MedianRange | Show::Median) { stats.median } else { stats.mean })
+    }
+
+    /// The place of each row in a column, 1 for the best, equal ones sharing their average; none for cells that are not compared.
+    #[must_use]
+    pub fn places(&self, column: usize) -> Vec<Option<f64>> {
+        let sign = if self.quantity(column).best == Best::Max { 1.0 } else { -1.0 };
+        let centers: Vec<(usize, f64)> = (0..self.rows.len()).filter_map(|row| Some((row, sign * self.center(row, column)?))).collect();
+        let ranks = friedman::ranks(&centers.iter().map(|(_, center)| *center).collect::<Vec<_>>());
+        let mut places = vec![None; self.rows.len()];
+        for ((row, _), rank) in centers.into_iter().zip(ranks) {
+            places[row] = Some(rank);
+        }
+        places
+    }
+
+    /// The mean over the columns of a quantity of each row's place; none for a row that is not compared in all of them.
+    #[must_use]
+    pub fn mean_ranks(&self, quantity: usize) -> Vec<Option<f64>> {
+        let columns: Vec<Vec<Option<f64>>> =
+            (0..self.columns.len()).filter(|column| self.columns[*column].quantity == quantity).map(|column| self.places(column)).collect();
+        let mean = |row: usize| {
+            let places = columns.iter().map(|places| places[row]).collect::<Option<Vec<f64>>>()?;
+            (!places.is_empty()).then(|| places.iter().sum::<f64>() / places.len() as f64)
+        };
+        (0..self.rows.len()).map(mean).collect()
+    }
+
     fn rank(&self, column: usize, ranks: &mut [Vec<Rank>]) {
         let quantity = self.quantity(column);
-        let means: Vec<(usize, f64, String)> = (0..self.rows.len())
-            .filter_map(|row| {
-                let cell = &self.cells[row][column];
-                let counts = cell.counts();
-                let stats = cell.stats().filter(|_| counts.failed + counts.diverged == 0)?;
-                Some((row, stats.mean, quantity.write(stats.mean)))
-            })
-            .collect();
+        let means: Vec<(usize, f64, String)> =
+            (0..self.rows.len()).filter_map(|row| self.center(row, column).map(|center| (row, center, quantity.write(center)))).collect();
         if means.windows(2).all(|pair| pair[0].2 == pair[1].2) {
             return;
         }
@@ -222,6 +318,7 @@ impl<T: Clone + Eq + Hash> Labels<T> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::sample::Sample;
     use super::*;
 
     pub(crate) fn heading(best: Best, measure: Measure) -> Heading {
@@ -231,8 +328,10 @@ pub(crate) mod tests {
             title: text("Test accuracy"),
             row_axis: text("algorithm"),
             column_axis: text("alpha"),
-            over: text("seed"),
+            over: vec![text("seed")],
             quantities: vec![Quantity { label: text("run.test_accuracy.best"), measure, digits: None, best }],
+            show: Show::MeanSd,
+            ranks: false,
         }
     }
 
@@ -247,9 +346,11 @@ pub(crate) mod tests {
                     "failed" => Sample::Failed,
                     "diverged" => Sample::Diverged,
                     "running" => Sample::Running,
+                    "unfinished" => Sample::Unfinished,
                     number => Sample::of(number.parse().expect("a number")),
                 };
-                entries.push(Entry { row: words[0].into(), column: words[1].into(), quantity: 0, over: seed.to_string(), sample });
+                let observation = Observation::plain(&seed.to_string(), sample);
+                entries.push(Entry { row: words[0].into(), column: words[1].into(), quantity: 0, observation });
             }
         }
         entries
@@ -284,8 +385,7 @@ pub(crate) mod tests {
             row: row.into(),
             column: "x".into(),
             quantity,
-            over: "0".into(),
-            sample: Sample::of(value),
+            observation: Observation::plain("0", Sample::of(value)),
         };
         let table = Table::build(heading, [entry("a", 0, 0.9), entry("a", 1, 2.0), entry("b", 0, 0.8), entry("b", 1, 1.0)]);
         assert_eq!(table.columns.len(), 2);
@@ -305,5 +405,23 @@ pub(crate) mod tests {
         use Rank::{Best as First, None, Second};
         assert_eq!(ranks(Best::Max, "a x 0.9 diverged\nb x 0.3 missing\nc x 0.2 0.2\nd x failed 0.99"), [None, First, Second, None]);
         assert_eq!(ranks(Best::Max, "a x 0.9\nb x diverged"), [None, None]);
+    }
+
+    #[test]
+    fn mean_ranks_share_ties_and_need_every_column() {
+        let table = Table::build(
+            heading(Best::Max, Measure::Fraction),
+            entries("a x 0.9\nb x 0.8\nc x 0.8\nd x failed\na y 0.1\nb y 0.3\nc y 0.2\nd y 0.9"),
+        );
+        assert_eq!(table.places(0), [Some(1.0), Some(2.5), Some(2.5), None]);
+        assert_eq!(table.mean_ranks(0), [Some(2.5), Some(2.25), Some(2.75), None]);
+    }
+
+    #[test]
+    fn rows_stand_under_headings() {
+        let mut table = Table::build(heading(Best::Max, Measure::Fraction), entries("a1 x 0.1\nb1 x 0.2\na2 x 0.3"));
+        table.group_by(|row| row[..1].to_owned());
+        assert_eq!((table.rows.join(" "), table.groups.join(" ")), ("a1 a2 b1".into(), "a a b".into()));
+        assert_eq!(table.cells[1][0].values(), [0.3]);
     }
 }

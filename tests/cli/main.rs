@@ -2,8 +2,10 @@
 //!
 //! Each test has a folder of its own and runs a small pipeline on the digits that ship with the program.
 
+mod browser;
 mod commands;
 mod invalid;
+mod results;
 mod runs;
 mod signals;
 mod space;

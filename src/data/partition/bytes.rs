@@ -1,7 +1,8 @@
 //! A partition as one object of the store.
 //!
 //! Layout: magic, length of a JSON description (u32), the description, then for each client the numbers of training and test
-//! samples and their positions; all integers u32, little endian. Seeds and names do not enter: equal partitions are equal bytes.
+//! samples and their positions; then, if the description counts any, the samples that are held out; all integers u32, little endian.
+//! A test set that all clients share is written once. Seeds and names do not enter: equal partitions are equal bytes.
 
 use super::{Client, Flags, Partition, Procedure};
 use crate::base::{Fault, Outcome};
@@ -18,6 +19,8 @@ struct Head {
     classes: usize,
     clients: usize,
     flags: Flags,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    shared_test: bool,
 }
 
 impl Partition {
@@ -31,15 +34,23 @@ impl Partition {
             classes: self.classes,
             clients: self.clients.len(),
             flags: self.flags,
+            shared_test: self.shared_test,
         };
         let head = serde_json::to_vec(&head).expect("plain data has a JSON form");
         let mut out = Vec::with_capacity(16 + head.len() + 8 * self.clients.len() + 4 * self.samples);
         out.extend(MAGIC);
         out.extend((head.len() as u32).to_le_bytes());
         out.extend(head);
-        for side in self.clients.iter().flat_map(|client| [&client.train, &client.test]) {
+        let mut write = |side: &[u32]| {
             out.extend((side.len() as u32).to_le_bytes());
             out.extend(side.iter().flat_map(|index| index.to_le_bytes()));
+        };
+        for client in &self.clients {
+            write(&client.train);
+            write(if self.shared_test { &[] } else { &client.test });
+        }
+        if self.flags.held_out > 0 {
+            write(&self.hold_out);
         }
         out
     }
@@ -64,10 +75,12 @@ impl Partition {
             let test = side(&mut rest).ok_or_else(damaged)?;
             clients.push(Client { train, test });
         }
+        let hold_out = if head.flags.held_out > 0 { side(&mut rest).ok_or_else(damaged)? } else { Vec::new() };
         if !rest.is_empty() {
             return Err(damaged());
         }
-        Self::new(&head.kind, head.procedure, head.samples, head.classes, head.flags, clients).map_err(|_| damaged())
+        Self::with_hold_out(&head.kind, head.procedure, head.samples, head.classes, head.flags, clients, hold_out, head.shared_test)
+            .map_err(|_| damaged())
     }
 }
 
@@ -93,8 +106,17 @@ mod tests {
         let clients = vec![Client { train: vec![4, 0], test: vec![2] }, Client::default(), Client { train: vec![1], test: vec![3] }];
         let flags = Flags { attempts: 3, ..Flags::default() };
         let partition = Partition::new("dirichlet", Procedure::Clean, 5, 2, flags, clients).expect("complete");
+        check(&partition);
+        let clients = vec![Client { train: vec![4], test: vec![] }, Client { train: vec![0, 2], test: vec![] }];
+        let flags = Flags { left_out: 1, held_out: 1, ..Flags::default() };
+        let shared = Partition::with_hold_out("iid", Procedure::Fedml, 5, 2, flags, clients, vec![3], true).expect("complete");
+        assert_eq!((shared.clients()[1].test.as_slice(), shared.hold_out()), (&[3][..], &[3][..]));
+        check(&shared);
+    }
+
+    fn check(partition: &Partition) {
         let bytes = partition.to_bytes();
-        assert_eq!(Partition::from_bytes(&bytes).expect("own format"), partition);
+        assert_eq!(&Partition::from_bytes(&bytes).expect("own format"), partition);
         for n in 0..bytes.len() {
             assert!(Partition::from_bytes(&bytes[..n]).is_err(), "{n} bytes");
         }

@@ -31,6 +31,11 @@ pub(super) fn apportion(total: usize, weights: &[f64], floor: usize) -> Vec<usiz
     parts.iter().map(|part| part + floor).collect()
 }
 
+/// Sizes of `parts` even pieces: the first ones are one longer where it does not divide (numpy's `array_split`).
+pub(super) fn even(total: usize, parts: usize) -> Vec<usize> {
+    (0..parts).map(|part| total / parts + usize::from(part < total % parts)).collect()
+}
+
 /// Consecutive pieces of the given sizes.
 pub(super) fn cut(order: &[u32], sizes: &[usize]) -> Vec<Vec<u32>> {
     let mut rest = order;

@@ -1,6 +1,6 @@
 //! The rule `dirichlet`: each class is shared out by proportions drawn from a symmetric Dirichlet distribution.
 //!
-//! Both procedures give nothing more to a client that already holds its mean share. PFLlib draws everything anew until every client
+//! The procedures give nothing more to a client that already holds its mean share. PFLlib draws everything anew until every client
 //! has the least number of samples, for ever if need be; here the number of draws has a cap, after which the partition is repaired
 //! where that is asked for, or the rule fails.
 
@@ -9,10 +9,13 @@ use super::numpy::{self, Legacy};
 use super::portable::{exp, ln_gamma_draw};
 use super::repair::repair;
 use super::rules::Request;
-use super::{Drawn, Flags};
+use super::{Drawn, Flags, Procedure};
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome};
 use crate::spec::catalog::{Field, Type};
+
+/// The least samples of a client in the procedures of FedML and NIID-Bench.
+const LEAST: usize = 10;
 
 pub(super) fn alpha_field(default: f64) -> Field {
     let doc = "Concentration: the smaller, the more the clients differ. Above 0.";
@@ -26,7 +29,7 @@ pub(super) fn fields() -> Vec<Field> {
             "balance",
             Type::Bool,
             true,
-            "A client that holds its mean share gets no more classes; `pfllib` always does so, `clean` may go without.",
+            "A client that holds its mean share gets no more classes; `pfllib` always does so, `clean` and `fedml` may go without.",
         ),
     ]
 }
@@ -34,7 +37,8 @@ pub(super) fn fields() -> Vec<Field> {
 pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut Legacy>) -> Outcome<Drawn> {
     let alpha = params.number("alpha", 0.0, None)?.unwrap_or(0.1);
     let balance = params.flag("balance", true)?;
-    if rng.is_some() && !balance {
+    let fedml = request.procedure == Procedure::Fedml;
+    if rng.is_some() && !fedml && !balance {
         return Err(Fault::stage("`balance: false` of `dirichlet` is not possible with `variant: pfllib`, which always balances")
             .help("say `variant: clean`, or leave `balance` out"));
     }
@@ -42,19 +46,33 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
     let holders: Vec<&[usize]> = vec![&everyone; request.classes()];
     let least = request.least.unwrap_or(request.reference_least);
     match rng {
-        Some(rng) => pfllib(request, alpha, &holders, least, false, rng),
+        Some(rng) if fedml => {
+            let least = request.least.unwrap_or(LEAST);
+            let mut drawn = pfllib(request, alpha, &holders, least, Sharing { balance, leftovers: false }, rng)?;
+            drawn.clients.iter_mut().for_each(|own| rng.shuffle(own));
+            Ok(drawn)
+        }
+        Some(rng) => pfllib(request, alpha, &holders, least, Sharing { balance: true, leftovers: false }, rng),
         None => clean(request, alpha, &holders, least.max(1), balance),
     }
 }
 
-/// Draws until every client has `least` samples. `holders` are the clients that each class may go to, and `leftovers` is whether the
-/// last of them takes what rounding leaves, as PFLlib's extended rule has it.
+/// How the reference's loop shares out a class.
+#[derive(Clone, Copy)]
+pub(super) struct Sharing {
+    /// A client that holds its mean share gets no more.
+    pub balance: bool,
+    /// The last client of the class takes what rounding leaves, as PFLlib's extended rule has it.
+    pub leftovers: bool,
+}
+
+/// Draws until every client has `least` samples. `holders` are the clients that each class may go to.
 pub(super) fn pfllib(
     request: &Request<'_>,
     alpha: f64,
     holders: &[&[usize]],
     least: usize,
-    leftovers: bool,
+    sharing: Sharing,
     rng: &mut Legacy,
 ) -> Outcome<Drawn> {
     let n = request.clients;
@@ -68,7 +86,7 @@ pub(super) fn pfllib(
             let mut p = rng.dirichlet(alpha, n);
             for (client, p) in p.iter_mut().enumerate() {
                 // A product, not a choice, as NaN has to stay NaN.
-                *p *= f64::from(u8::from((clients[client].len() as f64) < mean && allowed[class][client]));
+                *p *= f64::from(u8::from((!sharing.balance || (clients[client].len() as f64) < mean) && allowed[class][client]));
             }
             let sum = numpy::sum(&p);
             let mut cuts = Vec::with_capacity(n);
@@ -79,7 +97,7 @@ pub(super) fn pfllib(
                 cuts.push(((running * own.len() as f64) as usize).min(own.len()));
             }
             exhausted += u32::from((running + p[n - 1] / sum).is_nan());
-            if leftovers && cuts.last().is_some_and(|&cut| cut != own.len()) {
+            if sharing.leftovers && cuts.last().is_some_and(|&cut| cut != own.len()) {
                 let last = holders[class].last().copied().unwrap_or(0);
                 cuts.iter_mut().skip(last).for_each(|cut| *cut = own.len());
             }
@@ -144,7 +162,7 @@ fn until_enough(
         let exhausted = draw(attempt, &mut clients);
         let smallest = clients.iter().map(Vec::len).min().unwrap_or(0);
         if smallest >= least {
-            return Ok(Drawn { clients, flags: Flags { attempts: attempt, exhausted, ..Flags::default() } });
+            return Ok(Drawn::whole(clients, Flags { attempts: attempt, exhausted, ..Flags::default() }));
         }
         if best.as_ref().is_none_or(|(size, ..)| smallest > *size) {
             best = Some((smallest, clients, exhausted));
@@ -156,5 +174,5 @@ fn until_enough(
         return Err(failed());
     }
     let moved = repair(&mut clients, request.labels, allowed, least).ok_or_else(failed)?;
-    Ok(Drawn { clients, flags: Flags { attempts: request.attempts, repaired: true, moved, left_out: 0, exhausted } })
+    Ok(Drawn::whole(clients, Flags { attempts: request.attempts, repaired: true, moved, exhausted, ..Flags::default() }))
 }

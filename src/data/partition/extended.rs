@@ -28,7 +28,8 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
         Some(rng) => {
             let per_client = pathological::per_client(request, params, request.classes())?;
             let holders = allocate(request, per_client, rng)?;
-            let mut drawn = dirichlet::pfllib(request, alpha, &slices(&holders), least, true, rng)?;
+            let mut drawn =
+                dirichlet::pfllib(request, alpha, &slices(&holders), least, dirichlet::Sharing { balance: true, leftovers: true }, rng)?;
             drawn.clients.iter_mut().for_each(|own| rng.shuffle(own));
             Ok(drawn)
         }

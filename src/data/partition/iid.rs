@@ -1,13 +1,14 @@
 //! The rule `iid`: every client has the label distribution of the whole data set.
 //!
 //! PFLlib takes it for a pathological partition with all classes, whose slices are random in size unless `balance` is set; the last
-//! client then gets whatever is left of every class, about half of the data. The clean procedure deals shuffled samples evenly.
+//! client then gets whatever is left of every class, about half of the data. FedML cuts a permutation of all samples into equal
+//! pieces. The clean procedure deals shuffled samples evenly.
 
 use super::super::params::Params;
 use super::numpy::Legacy;
 use super::portable::{exp, ln_gamma_draw};
 use super::rules::Request;
-use super::{Drawn, Flags, deal, pathological};
+use super::{Drawn, Flags, Procedure, deal, pathological};
 use crate::base::Outcome;
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::spec::catalog::{Field, Type};
@@ -18,7 +19,8 @@ pub(super) fn fields() -> Vec<Field> {
             "balance",
             Type::Bool,
             true,
-            "Equal sizes. Otherwise `pfllib` draws them so that the last client gets about half of the data, and `clean` by `size_alpha`.",
+            "Equal sizes, the only ones of `fedml`. Otherwise `pfllib` draws them so that the last client gets about half of the data, \
+             and `clean` by `size_alpha`.",
         ),
         Field::with(
             "stratified",
@@ -39,6 +41,11 @@ pub(super) fn fields() -> Vec<Field> {
 pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut Legacy>) -> Outcome<Drawn> {
     let balance = params.flag("balance", true)?;
     if let Some(rng) = rng {
+        if request.procedure == Procedure::Fedml {
+            let order = rng.permutation(request.labels.len() as u32);
+            let clients = deal::cut(&order, &deal::even(order.len(), request.clients));
+            return Ok(Drawn::whole(clients, Flags { attempts: 1, ..Flags::default() }));
+        }
         return pathological::slices(request, request.classes(), balance, rng);
     }
     let stratified = params.flag("stratified", true)?;
@@ -64,5 +71,5 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
         order
     };
     let clients = deal::cut(&order, &sizes);
-    Ok(Drawn { clients, flags: Flags { attempts: 1, ..Flags::default() } })
+    Ok(Drawn::whole(clients, Flags { attempts: 1, ..Flags::default() }))
 }

@@ -6,6 +6,7 @@ use super::portable::{exp, ln};
 use super::{Flags, Partition, Procedure};
 use crate::base::Outcome;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// One client of a manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +19,9 @@ pub struct ClientSummary {
     pub counts: Vec<u64>,
     /// Total variation distance to the label distribution of all clients together, in [0, 1].
     pub total_variation: f64,
+    /// Jensen-Shannon divergence from that distribution, base 2, in [0, 1].
+    #[serde(default)]
+    pub jensen_shannon: f64,
     /// The exponential of the entropy of the label distribution: from 1 to the number of classes, 0 without samples.
     pub effective_classes: f64,
 }
@@ -29,6 +33,12 @@ pub struct Indices {
     pub total_variation_mean: f64,
     /// The greatest total variation distance, in [0, 1].
     pub total_variation_max: f64,
+    /// Mean over clients with samples of the Jensen-Shannon divergence, in [0, 1].
+    #[serde(default)]
+    pub jensen_shannon_mean: f64,
+    /// The greatest Jensen-Shannon divergence, in [0, 1].
+    #[serde(default)]
+    pub jensen_shannon_max: f64,
     /// Coefficient of variation of the client sizes: population sd over mean.
     pub size_cv: f64,
     /// Samples of the smallest client.
@@ -37,6 +47,9 @@ pub struct Indices {
     pub size_max: usize,
     /// Mean over clients with samples of the effective number of classes.
     pub effective_classes_mean: f64,
+    /// How many different sets of classes the clients with samples hold.
+    #[serde(default)]
+    pub label_sets: usize,
 }
 
 /// The description of a partition.
@@ -50,6 +63,12 @@ pub struct Manifest {
     pub samples: usize,
     /// Classes of the data set.
     pub classes: usize,
+    /// Whether no sample is held by two clients; checked when the partition was made.
+    #[serde(default)]
+    pub disjoint: bool,
+    /// Whether every sample is held by a client or held out; checked when the partition was made.
+    #[serde(default)]
+    pub complete: bool,
     /// What happened on the way.
     pub flags: Flags,
     /// How different the clients are.
@@ -81,7 +100,7 @@ impl Partition {
             .iter()
             .map(|client| {
                 let mut counts = vec![0; self.classes];
-                client.train.iter().chain(&client.test).for_each(|&index| counts[labels[index as usize] as usize] += 1);
+                self.own(client).for_each(|&index| counts[labels[index as usize] as usize] += 1);
                 counts
             })
             .collect();
@@ -94,6 +113,7 @@ impl Partition {
                 train: client.train.len(),
                 test: client.test.len(),
                 total_variation: total_variation(&counts, &all),
+                jensen_shannon: jensen_shannon(&counts, &all),
                 effective_classes: effective_classes(&counts),
                 counts,
             })
@@ -103,6 +123,8 @@ impl Partition {
             variant: self.procedure,
             samples: self.samples,
             classes: self.classes,
+            disjoint: self.flags.overlaps == 0,
+            complete: self.flags.left_out == 0,
             flags: self.flags,
             indices: Indices::of(&clients),
             clients,
@@ -112,20 +134,44 @@ impl Partition {
 
 impl Indices {
     fn of(clients: &[ClientSummary]) -> Self {
-        let sizes: Vec<usize> = clients.iter().map(|c| c.train + c.test).collect();
-        let held: Vec<&ClientSummary> = clients.iter().filter(|c| c.train + c.test > 0).collect();
+        let size_of = |client: &ClientSummary| client.counts.iter().sum::<u64>() as usize;
+        let sizes: Vec<usize> = clients.iter().map(size_of).collect();
+        let held: Vec<&ClientSummary> = clients.iter().filter(|client| size_of(client) > 0).collect();
         let mean = |values: &mut dyn Iterator<Item = f64>, n: usize| if n == 0 { 0.0 } else { values.sum::<f64>() / n as f64 };
+        let of_held = |value: fn(&ClientSummary) -> f64| mean(&mut held.iter().map(|c| value(c)), held.len());
+        let most = |value: fn(&ClientSummary) -> f64| held.iter().map(|c| value(c)).fold(0.0, f64::max);
         let size = mean(&mut sizes.iter().map(|&s| s as f64), sizes.len());
         let variance = mean(&mut sizes.iter().map(|&s| (s as f64 - size) * (s as f64 - size)), sizes.len());
+        let sets: BTreeSet<Vec<bool>> = held.iter().map(|client| client.counts.iter().map(|&count| count > 0).collect()).collect();
         Self {
-            total_variation_mean: mean(&mut held.iter().map(|c| c.total_variation), held.len()),
-            total_variation_max: held.iter().map(|c| c.total_variation).fold(0.0, f64::max),
+            total_variation_mean: of_held(|c| c.total_variation),
+            total_variation_max: most(|c| c.total_variation),
+            jensen_shannon_mean: of_held(|c| c.jensen_shannon),
+            jensen_shannon_max: most(|c| c.jensen_shannon),
             size_cv: if size > 0.0 { variance.sqrt() / size } else { 0.0 },
             size_min: sizes.iter().copied().min().unwrap_or(0),
             size_max: sizes.iter().copied().max().unwrap_or(0),
-            effective_classes_mean: mean(&mut held.iter().map(|c| c.effective_classes), held.len()),
+            effective_classes_mean: of_held(|c| c.effective_classes),
+            label_sets: sets.len(),
         }
     }
+}
+
+fn jensen_shannon(counts: &[u64], all: &[u64]) -> f64 {
+    let (own, total) = (counts.iter().sum::<u64>() as f64, all.iter().sum::<u64>() as f64);
+    if own == 0.0 || total == 0.0 {
+        return 0.0;
+    }
+    let part = |p: f64, m: f64| if p > 0.0 { p * (ln(p) - ln(m)) } else { 0.0 };
+    let sum: f64 = counts
+        .iter()
+        .zip(all)
+        .map(|(&c, &a)| {
+            let (p, q) = (c as f64 / own, a as f64 / total);
+            0.5 * (part(p, 0.5 * (p + q)) + part(q, 0.5 * (p + q)))
+        })
+        .sum();
+    (sum / ln(2.0)).clamp(0.0, 1.0)
 }
 
 fn total_variation(counts: &[u64], all: &[u64]) -> f64 {
@@ -159,6 +205,10 @@ mod tests {
         assert_eq!(manifest.clients[0].counts, [2, 0]);
         let indices = manifest.indices;
         assert_eq!((indices.total_variation_mean, indices.size_cv, indices.effective_classes_mean), (0.5, 0.0, 1.0));
+        // p = (1, 0) against q = (1/2, 1/2): log2(1 / (3/4)) / 2 + (log2((1/2) / (3/4)) + log2((1/2) / (1/4))) / 4.
+        let by_hand = 0.5 * (4.0_f64 / 3.0).log2() + 0.25 * ((2.0_f64 / 3.0).log2() + 1.0);
+        assert!((indices.jensen_shannon_mean - by_hand).abs() < 1e-15 && indices.label_sets == 2, "{indices:?}");
+        assert!(manifest.disjoint && manifest.complete);
         let same = partition.manifest(&[0, 1, 0, 1]).expect("fits");
         assert_eq!((same.indices.total_variation_max, same.clients[1].effective_classes), (0.0, 2.0));
         assert!(partition.manifest(&[0, 1]).is_err() && partition.manifest(&[0, 1, 2, 0]).is_err());

@@ -7,19 +7,33 @@ mod bytes;
 mod deal;
 mod dirichlet;
 mod extended;
+mod feature_noise;
 mod few_shot;
 mod iid;
+mod imported;
+mod label_count;
 mod manifest;
+mod mixture;
+mod natural;
 pub mod numpy;
+mod pachinko;
 mod pathological;
+mod population;
 pub mod portable;
+mod power_law;
+pub mod python;
+mod quantity;
+mod regions;
 mod repair;
 mod rules;
 mod split;
 
+pub use feature_noise::{Noise, noise};
 pub use few_shot::few_shot;
+pub use imported::fingerprint;
 pub use manifest::{ClientSummary, Indices, Manifest};
-pub use rules::{build, variants};
+pub use population::Population;
+pub use rules::{build, build_from, variants};
 
 use crate::base::{Fault, Outcome};
 use serde::{Deserialize, Serialize};
@@ -54,6 +68,36 @@ pub enum Procedure {
     Pfllib,
     /// This program's own, which always comes to an end.
     Clean,
+    /// FedML's, index for index with numpy's generator.
+    Fedml,
+    /// FedLab's, index for index with numpy's generator.
+    Fedlab,
+    /// NIID-Bench's, index for index with numpy's and Python's generators.
+    NiidBench,
+    /// ProFed's, with its overlaps, index for index with numpy's and Python's generators.
+    Profed,
+}
+
+impl Procedure {
+    /// The procedure of that name.
+    fn named(name: &str) -> Option<Self> {
+        let all = [Self::Pfllib, Self::Clean, Self::Fedml, Self::Fedlab, Self::NiidBench, Self::Profed];
+        all.into_iter().find(|procedure| procedure.describe().0 == name)
+    }
+    /// Its name in a pipeline, and what it is.
+    #[must_use]
+    pub const fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pfllib => ("pfllib", "PFLlib's procedure, bit for bit with the same seed, so that numbers compare"),
+            Self::Clean => ("clean", "this program's own: always comes to an end, leaves nothing out, the same on every platform"),
+            Self::Fedml => ("fedml", "FedML's procedure, index for index with numpy's generator; the split is this program's"),
+            Self::Fedlab => ("fedlab", "FedLab's procedure, index for index with numpy's generator; the split is this program's"),
+            Self::NiidBench => {
+                ("niid-bench", "NIID-Bench's procedure, index for index with numpy's and Python's generators; the split is this program's")
+            }
+            Self::Profed => ("profed", "ProFed's procedure, where a sample may belong to devices of several regions"),
+        }
+    }
 }
 
 /// What happened while a partition was made.
@@ -70,6 +114,16 @@ pub struct Flags {
     pub left_out: u64,
     /// Classes whose shares were all zero, so that one client got the rest (PFLlib's rules divide by zero there).
     pub exhausted: u32,
+    /// Samples that are held out for all clients together.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub held_out: u64,
+    /// How often a sample is held by one client more (only ProFed's procedure gives one twice).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub overlaps: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A partition of a data set's samples among clients.
@@ -81,6 +135,8 @@ pub struct Partition {
     classes: usize,
     flags: Flags,
     clients: Vec<Client>,
+    hold_out: Vec<u32>,
+    shared_test: bool,
 }
 
 impl Partition {
@@ -89,21 +145,72 @@ impl Partition {
     /// # Errors
     /// An internal fault when a sample belongs to two clients or to none beyond `flags.left_out`, or does not exist.
     pub fn new(kind: &str, procedure: Procedure, samples: usize, classes: usize, flags: Flags, clients: Vec<Client>) -> Outcome<Self> {
+        Self::with_hold_out(kind, procedure, samples, classes, flags, clients, Vec::new(), false)
+    }
+    /// As [`Partition::new`], with samples that are held out; with `shared_test` they are every client's test set.
+    ///
+    /// # Errors
+    /// As [`Partition::new`], with `flags.held_out` and `flags.overlaps` counted as well.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a partition, each of them once")]
+    pub(super) fn with_hold_out(
+        kind: &str,
+        procedure: Procedure,
+        samples: usize,
+        classes: usize,
+        flags: Flags,
+        mut clients: Vec<Client>,
+        hold_out: Vec<u32>,
+        shared_test: bool,
+    ) -> Outcome<Self> {
         let mut seen = vec![false; samples];
-        for (id, client) in clients.iter().enumerate() {
-            for &index in client.train.iter().chain(&client.test) {
-                match seen.get_mut(index as usize) {
-                    Some(seen) if !*seen => *seen = true,
-                    Some(_) => return Err(Fault::internal(format!("partition: client {id} holds sample {index}, which is given twice"))),
-                    None => return Err(Fault::internal(format!("partition: client {id} holds sample {index} of {samples}"))),
-                }
+        let mut overlaps = 0;
+        let mut see = |index: u32, holder: &dyn Fn() -> String| match seen.get_mut(index as usize) {
+            Some(seen) if !*seen => {
+                *seen = true;
+                Ok(())
             }
+            Some(_) if flags.overlaps > overlaps => {
+                overlaps += 1;
+                Ok(())
+            }
+            Some(_) => Err(Fault::internal(format!("partition: {} holds sample {index}, which is given twice", holder()))),
+            None => Err(Fault::internal(format!("partition: {} holds sample {index} of {samples}", holder()))),
+        };
+        for (id, client) in clients.iter().enumerate() {
+            client.train.iter().chain(&client.test).try_for_each(|&index| see(index, &|| format!("client {id}")))?;
         }
+        hold_out.iter().try_for_each(|&index| see(index, &|| "the hold-out".to_owned()))?;
         let free = seen.iter().filter(|seen| !**seen).count() as u64;
-        if free != flags.left_out {
-            return Err(Fault::internal(format!("partition: no client holds {free} of {samples} samples, expected {}", flags.left_out)));
+        if (free, hold_out.len() as u64, overlaps) != (flags.left_out, flags.held_out, flags.overlaps) {
+            return Err(Fault::internal(format!(
+                "partition: of {samples} samples {free} are left out, {} held out and {overlaps} given twice, expected {}, {} and {}",
+                hold_out.len(),
+                flags.left_out,
+                flags.held_out,
+                flags.overlaps
+            )));
         }
-        Ok(Self { kind: kind.to_owned(), procedure, samples, classes, flags, clients })
+        if shared_test {
+            if let Some(id) = clients.iter().position(|client| !client.test.is_empty()) {
+                return Err(Fault::internal(format!("partition: client {id} has a test set beside the one that all share")));
+            }
+            clients.iter_mut().for_each(|client| client.test.clone_from(&hold_out));
+        }
+        Ok(Self { kind: kind.to_owned(), procedure, samples, classes, flags, clients, hold_out, shared_test })
+    }
+    /// The samples that are held out for all clients together, ascending.
+    #[must_use]
+    pub fn hold_out(&self) -> &[u32] {
+        &self.hold_out
+    }
+    /// Whether the hold-out is every client's test set.
+    #[must_use]
+    pub fn shared_test(&self) -> bool {
+        self.shared_test
+    }
+    /// The samples that belong to the client alone: with a shared test set its training samples.
+    pub(super) fn own<'a>(&self, client: &'a Client) -> impl Iterator<Item = &'a u32> + use<'a> {
+        client.train.iter().chain(if self.shared_test { &[] } else { client.test.as_slice() })
     }
     /// The rule, as a pipeline writes it.
     #[must_use]
@@ -154,7 +261,16 @@ impl Partition {
 /// What a rule returns: each client's samples before they are split into training and test samples.
 struct Drawn {
     clients: Vec<Vec<u32>>,
+    /// The test samples, where the rule splits by itself; then `clients` are the training samples.
+    tests: Option<Vec<Vec<u32>>>,
     flags: Flags,
+}
+
+impl Drawn {
+    /// Samples that are still to be split.
+    fn whole(clients: Vec<Vec<u32>>, flags: Flags) -> Self {
+        Self { clients, tests: None, flags }
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,33 @@ impl Legacy {
         }
         Self { words, at: N, kept: None }
     }
+    /// The generator seeded with several words, as Python's `random` and numpy do it for long seeds.
+    #[must_use]
+    pub(super) fn by_array(key: &[u32]) -> Self {
+        let mut rng = Self::new(19_650_218);
+        let words = &mut rng.words;
+        let (mut i, mut j) = (1, 0);
+        let mixed = |words: &[u32; N], i: usize, factor: u32| words[i] ^ (words[i - 1] ^ (words[i - 1] >> 30)).wrapping_mul(factor);
+        for _ in 0..N.max(key.len()) {
+            words[i] = mixed(words, i, 1_664_525).wrapping_add(key[j]).wrapping_add(j as u32);
+            i += 1;
+            j = (j + 1) % key.len();
+            if i == N {
+                words[0] = words[N - 1];
+                i = 1;
+            }
+        }
+        for _ in 1..N {
+            words[i] = mixed(words, i, 1_566_083_941).wrapping_sub(i as u32);
+            i += 1;
+            if i == N {
+                words[0] = words[N - 1];
+                i = 1;
+            }
+        }
+        words[0] = 0x8000_0000;
+        rng
+    }
     /// The next 32 random bits.
     pub fn word(&mut self) -> u32 {
         if self.at == N {
@@ -138,6 +165,10 @@ impl Legacy {
                 return b * v;
             }
         }
+    }
+    /// `numpy.random.lognormal(mean, sigma)`.
+    pub fn lognormal(&mut self, mean: f64, sigma: f64) -> f64 {
+        (mean + sigma * self.gauss()).exp()
     }
     /// `numpy.random.dirichlet` of `n` equal parameters. All parts may be NaN when the parameter is so small that no draw is above 0.
     pub fn dirichlet(&mut self, alpha: f64, n: usize) -> Vec<f64> {

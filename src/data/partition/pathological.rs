@@ -82,7 +82,7 @@ pub(super) fn slices(request: &Request<'_>, per_client: usize, balance: bool, rn
         }
     }
     request.enough(&clients)?;
-    Ok(Drawn { clients, flags: Flags { attempts: 1, left_out, ..Flags::default() } })
+    Ok(Drawn::whole(clients, Flags { attempts: 1, left_out, ..Flags::default() }))
 }
 
 fn clean(request: &Request<'_>, params: &Params<'_>, balance: bool) -> Outcome<Drawn> {
@@ -108,7 +108,7 @@ fn clean(request: &Request<'_>, params: &Params<'_>, balance: bool) -> Outcome<D
         }
     }
     request.enough(&clients)?;
-    Ok(Drawn { clients, flags: Flags { attempts: 1, ..Flags::default() } })
+    Ok(Drawn::whole(clients, Flags { attempts: 1, ..Flags::default() }))
 }
 
 /// Draws the clients of each class with samples, ascending, so that each class has a client and a sample for each of them.

@@ -25,6 +25,7 @@ impl Format for Json {
 
 fn one(table: &Table) -> Value {
     let (heading, ranks) = (&table.heading, table.ranks());
+    let places: Vec<Vec<Option<f64>>> = (0..table.columns.len()).map(|column| table.places(column)).collect();
     let mut cells = Vec::new();
     for (row, label) in table.rows.iter().enumerate() {
         for (column, cell) in table.cells[row].iter().enumerate().filter(|(_, cell)| !cell.samples.is_empty()) {
@@ -32,36 +33,60 @@ fn one(table: &Table) -> Value {
             let samples: Vec<Value> = cell
                 .samples
                 .iter()
-                .map(|(over, sample)| {
-                    let mut value = json!({"over": over});
-                    merge(&mut value, &serde_json::to_value(sample).unwrap_or(Value::Null));
+                .map(|observation| {
+                    let mut value = json!({"over": observation.label()});
+                    if let Some(round) = observation.round {
+                        value["round"] = json!(round);
+                    }
+                    merge(&mut value, &serde_json::to_value(observation.sample).unwrap_or(Value::Null));
                     value
                 })
                 .collect();
-            cells.push(json!({
+            let mut entry = json!({
                 "row": label,
                 "column": table.columns[column].label,
                 "value": table.quantity(column).label,
                 "mean": stats.map(|s| s.mean),
                 "sd": stats.and_then(|s| s.sd),
                 "n": stats.map_or(0, |s| s.n),
+                "median": stats.map(|s| s.median),
+                "min": stats.map(|s| s.min),
+                "max": stats.map(|s| s.max),
+                "interval": stats.and_then(|s| s.interval(0.95)),
                 "rank": match ranks[row][column] { Rank::Best => Some(1), Rank::Second => Some(2), Rank::None => None },
+                "place": places[column][row],
                 "samples": samples,
-            }));
+            });
+            if let Some(found) = table.beside.as_ref().and_then(|beside| beside.cells[row][column].as_ref()) {
+                entry["published"] = serde_json::to_value(found).unwrap_or(Value::Null);
+            }
+            cells.push(entry);
         }
     }
-    json!({
+    let mean_ranks: Vec<Value> = (0..heading.quantities.len()).map(|quantity| json!(table.mean_ranks(quantity))).collect();
+    let mut value = json!({
         "name": heading.name,
         "title": table.title(),
         "values": heading.quantities.iter().map(quantity).collect::<Vec<_>>(),
         "row_axis": heading.row_axis,
         "column_axis": heading.column_axis,
-        "over": heading.over,
+        "over": heading.over.join(", "),
         "rows": table.rows,
+        "mean_ranks": mean_ranks,
         "columns": table.columns.iter().map(|column| &column.label).collect::<Vec<_>>(),
         "counts": table.counts(),
         "cells": cells,
-    })
+    });
+    if !table.groups.is_empty() {
+        value["groups"] = json!(table.groups);
+    }
+    if let Some(beside) = &table.beside {
+        value["compare"] = json!({"tables": beside.names, "margin": beside.margin, "notes": beside.notes});
+    }
+    if let Some(analysis) = &table.analysis {
+        value["statistics"] = serde_json::to_value(analysis).unwrap_or(Value::Null);
+    }
+    value
 }
 
 fn quantity(quantity: &Quantity) -> Value {
@@ -99,6 +124,6 @@ mod tests {
         );
         assert_eq!(value[0]["cells"][0]["samples"][0], json!({"over": "0", "state": "value", "value": 0.8032}));
         assert_eq!(value[0]["cells"][2]["rank"], json!(1));
-        assert_eq!(value[0]["counts"], json!({"values": 15, "missing": 3, "failed": 1, "diverged": 5, "running": 0}));
+        assert_eq!(value[0]["counts"], json!({"values": 15, "missing": 3, "failed": 1, "diverged": 5, "running": 0, "unfinished": 0}));
     }
 }

@@ -1,5 +1,6 @@
 //! Tables in LaTeX with booktabs: a `table` environment that compiles as it stands.
 
+use super::super::grid::Line;
 use super::super::text::CellText;
 use super::super::value::{Rank, Table};
 use super::{Format, Look};
@@ -15,6 +16,9 @@ const TEMPLATE: &str = include_str!("../../../templates/tables/latex.tex.j2");
 impl Format for Latex {
     fn name(&self) -> &'static str {
         "latex"
+    }
+    fn extension(&self) -> &'static str {
+        "tex"
     }
     fn doc(&self) -> &'static str {
         "LaTeX with booktabs: best bold, second underlined"
@@ -34,28 +38,51 @@ impl Format for Latex {
 }
 
 fn one(table: &Table) -> minijinja::Value {
-    let heading = &table.heading;
-    let line = |(label, row): (&String, Vec<(CellText, Rank)>)| {
-        let cells = row.iter().map(|(text, rank)| dressed(text, *rank));
-        std::iter::once(escaped(label)).chain(cells).collect::<Vec<_>>().join(" & ")
-    };
-    let rows: Vec<String> = table.rows.iter().zip(table.texts()).map(line).collect();
+    let (heading, grid) = (&table.heading, table.grid());
+    let columns = grid.columns.len();
+    let rows: Vec<String> = grid
+        .lines
+        .iter()
+        .map(|line| match line {
+            Line::Heading(text) => format!("\\multicolumn{{{}}}{{l}}{{\\textit{{{}}}}}", columns + 1, escaped(text)),
+            Line::Row(label, cells) => {
+                let cells = cells.iter().map(|(text, rank)| dressed(text, *rank));
+                std::iter::once(escaped(label)).chain(cells).collect::<Vec<_>>().join(" & ")
+            }
+        })
+        .collect();
     let mut caption = format!("{} ({})", table.title(), table.legend());
-    if !table.troubles().is_empty() {
-        caption.push_str("; ");
-        caption.push_str(&table.troubles());
+    for more in [&table.troubles(), &grid.legend] {
+        if !more.is_empty() {
+            caption.push_str(&format!("; {more}"));
+        }
     }
+    let sheets: Vec<minijinja::Value> = table
+        .sheets()
+        .iter()
+        .map(|sheet| {
+            let line = |row: &Vec<String>| row.iter().map(|text| escaped(text)).collect::<Vec<_>>().join(" & ");
+            context! {
+                title => escaped(&sheet.title),
+                align => "l".to_owned() + &"r".repeat(sheet.header.len().saturating_sub(1)),
+                header => line(&sheet.header),
+                rows => sheet.rows.iter().map(line).collect::<Vec<_>>(),
+                notes => sheet.notes.iter().map(|note| escaped(note)).collect::<Vec<_>>(),
+            }
+        })
+        .collect();
     context! {
         caption => escaped(&caption),
         // Labels are not typeset: only characters that every engine takes in a label are kept.
         label => heading.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>(),
-        align => format!("l{}", "r".repeat(table.columns.len())),
+        align => format!("l{}", "r".repeat(columns)),
         row_axis => escaped(&heading.row_axis),
         column_axis => escaped(&heading.column_axis),
-        width => table.columns.len(),
-        last => table.columns.len() + 1,
-        columns => table.columns.iter().map(|column| escaped(&column.label)).collect::<Vec<_>>(),
+        width => grid.under_axis,
+        last => grid.under_axis + 1,
+        columns => grid.columns.iter().map(|label| escaped(label)).collect::<Vec<_>>(),
         rows => rows,
+        sheets => sheets,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tables in Markdown (the pipe tables of GitHub and Pandoc): best bold, second underlined.
 
+use super::super::grid::Line;
 use super::super::text::CellText;
 use super::super::value::{Rank, Table};
 use super::{Format, Look};
@@ -22,28 +23,57 @@ impl Format for Markdown {
 }
 
 fn one(table: &Table) -> String {
-    let labels = table.columns.iter().map(|column| escaped(&column.label));
-    let mut grid = vec![std::iter::once(escaped(&table.corner())).chain(labels).collect::<Vec<_>>()];
-    for (label, row) in table.rows.iter().zip(table.texts()) {
-        let cells = row.iter().map(|(text, rank)| dressed(text, *rank));
-        grid.push(std::iter::once(escaped(label)).chain(cells).collect());
+    let texts = table.grid();
+    let mut grid =
+        vec![std::iter::once(escaped(&table.corner())).chain(texts.columns.iter().map(|label| escaped(label))).collect::<Vec<_>>()];
+    for line in &texts.lines {
+        grid.push(match line {
+            Line::Heading(text) => {
+                std::iter::once(format!("***{}***", escaped(text))).chain(texts.columns.iter().map(|_| String::new())).collect()
+            }
+            Line::Row(label, cells) => {
+                std::iter::once(escaped(label)).chain(cells.iter().map(|(text, rank)| dressed(text, *rank))).collect()
+            }
+        });
     }
-    // The source is read too: columns are padded to one width.
+    let mut legend = table.legend();
+    if !texts.legend.is_empty() {
+        legend = format!("{legend}; {}", texts.legend);
+    }
+    let mut out = format!("**{}** ({})\n\n{}", escaped(&table.title()), escaped(&legend), pipes(&grid));
+    let troubles = table.troubles();
+    if !troubles.is_empty() {
+        out.push_str(&format!("\n{troubles}\n"));
+    }
+    for sheet in table.sheets() {
+        out.push_str(&format!("\n**{}**\n", escaped(&sheet.title)));
+        if !sheet.rows.is_empty() {
+            let cells = |row: &Vec<String>| row.iter().map(|text| escaped(text)).collect::<Vec<_>>();
+            let grid: Vec<Vec<String>> = std::iter::once(&sheet.header).chain(&sheet.rows).map(cells).collect();
+            out.push_str(&format!("\n{}", pipes(&grid)));
+        }
+        if !sheet.notes.is_empty() {
+            out.push('\n');
+        }
+        for note in &sheet.notes {
+            out.push_str(&format!("- {}\n", escaped(note)));
+        }
+    }
+    out
+}
+
+/// A pipe table; the first row is its header. The source is read too: columns are padded to one width.
+fn pipes(grid: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..grid[0].len()).map(|c| grid.iter().map(|row| row[c].chars().count()).max().unwrap_or(0).max(3)).collect();
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let pad = |(c, text): (usize, &String)| {
         let fill = " ".repeat(widths[c] - text.chars().count());
         if c == 0 { format!("{text}{fill}") } else { format!("{fill}{text}") }
     };
-    let mut out = format!("**{}** ({})\n\n", escaped(&table.title()), escaped(&table.legend()));
-    out.push_str(&line(grid[0].iter().enumerate().map(pad).collect()));
+    let mut out = line(grid[0].iter().enumerate().map(pad).collect());
     out.push_str(&line(widths.iter().enumerate().map(|(c, w)| if c == 0 { "-".repeat(*w) } else { "-".repeat(w - 1) + ":" }).collect()));
     for row in &grid[1..] {
         out.push_str(&line(row.iter().enumerate().map(pad).collect()));
-    }
-    let troubles = table.troubles();
-    if !troubles.is_empty() {
-        out.push_str(&format!("\n{troubles}\n"));
     }
     out
 }

@@ -1,9 +1,12 @@
 //! The formats of tables: one small file each, all behind [`Format`], and their list.
 
 mod csv;
+mod html;
 mod json;
 mod latex;
+mod long;
 mod md;
+mod template;
 mod term;
 
 use super::value::Table;
@@ -23,6 +26,10 @@ pub struct Look {
 pub trait Format: Sync {
     /// The name on the command line.
     fn name(&self) -> &'static str;
+    /// What a file of it ends in.
+    fn extension(&self) -> &'static str {
+        self.name()
+    }
     /// One sentence.
     fn doc(&self) -> &'static str;
     /// Writes the tables one after another; the text ends with a line feed.
@@ -32,8 +39,12 @@ pub trait Format: Sync {
     fn render(&self, tables: &[Table], look: Look) -> Outcome<String>;
 }
 
+pub use html::{STYLE, fragment};
+pub use template::with_template;
+
 /// Every format, in the order in which help lists them.
-pub const FORMATS: [&dyn Format; 5] = [&term::Term, &md::Markdown, &latex::Latex, &csv::Csv, &json::Json];
+pub const FORMATS: [&dyn Format; 8] =
+    [&term::Term, &md::Markdown, &latex::Latex, &html::Html, &csv::Csv, &json::Json, &long::Long, &long::Series];
 
 /// The format of that name.
 ///

@@ -1,5 +1,6 @@
 //! Tables for the terminal, by comfy-table: as wide as needed, cut into blocks of columns where the terminal is narrower.
 
+use super::super::grid::{Grid, Line};
 use super::super::text::CellText;
 use super::super::value::{Rank, Table};
 use super::{Format, Look};
@@ -19,6 +20,9 @@ impl Format for Term {
     fn name(&self) -> &'static str {
         "term"
     }
+    fn extension(&self) -> &'static str {
+        "txt"
+    }
     fn doc(&self) -> &'static str {
         "for the terminal: best bold, second underlined (`*` and `+` without color)"
     }
@@ -29,15 +33,17 @@ impl Format for Term {
 }
 
 fn one(table: &Table, look: Look) -> String {
-    let cells = table.texts();
-    let texts: Vec<Vec<String>> = cells.iter().map(|row| row.iter().map(|(text, rank)| dressed(text, *rank, look)).collect()).collect();
-    let mut out = format!("{}\n", table.title());
-    for columns in blocks(table, &texts, look.width) {
-        out.push_str(&lines(&layout(table, &texts, columns)));
+    let grid = table.grid();
+    let mut out = format!("{}\n", clean(&table.title()));
+    for columns in blocks(table, &grid, look) {
+        out.push_str(&lines(&layout(table, &grid, look, columns)));
     }
     out.push_str(&table.legend());
-    if cells.iter().flatten().any(|(_, rank)| *rank != Rank::None) {
+    if grid.lines.iter().any(|line| matches!(line, Line::Row(_, cells) if cells.iter().any(|(_, rank)| *rank != Rank::None))) {
         out.push_str(if look.color { "; bold best, underlined second of a column" } else { "; * best, + second of a column" });
+    }
+    if !grid.legend.is_empty() {
+        out.push_str(&format!("; {}", grid.legend));
     }
     out.push('\n');
     let troubles = table.troubles();
@@ -45,7 +51,38 @@ fn one(table: &Table, look: Look) -> String {
         out.push_str(&troubles);
         out.push('\n');
     }
+    for sheet in table.sheets() {
+        out.push_str(&format!("\n{}\n", clean(&sheet.title)));
+        if !sheet.rows.is_empty() {
+            let mut grid = comfy_table::Table::new();
+            grid.load_style(presets::NOTHING).set_header(sheet.header.iter().map(|text| clean(text)));
+            for row in &sheet.rows {
+                grid.add_row(row.iter().map(|text| clean(text)));
+            }
+            for column in grid.column_iter_mut() {
+                column.set_padding((0, 2));
+            }
+            out.extend(grid.lines().map(|line| format!("  {}\n", line.trim_end())));
+        }
+        for note in &sheet.notes {
+            out.push_str(&wrapped(&clean(note), look.width));
+        }
+    }
     out.replace(BOLD, "\u{1b}[1m").replace(UNDERLINE, "\u{1b}[4m").replace(PLAIN, "\u{1b}[0m")
+}
+
+/// A note as an item of a list, folded at the width of the terminal.
+fn wrapped(note: &str, width: Option<usize>) -> String {
+    let width = width.unwrap_or(usize::MAX).max(30);
+    let (mut out, mut line) = (String::new(), String::from("  -"));
+    for word in note.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > width {
+            out.push_str(&format!("{line}\n"));
+            line = "   ".to_owned();
+        }
+        line.push_str(&format!(" {word}"));
+    }
+    out + &line + "\n"
 }
 
 fn dressed(text: &CellText, rank: Rank, look: Look) -> String {
@@ -61,11 +98,11 @@ fn dressed(text: &CellText, rank: Rank, look: Look) -> String {
 }
 
 /// The ranges of columns that fit the width; a single column is shown even where it does not fit.
-fn blocks(table: &Table, texts: &[Vec<String>], width: Option<usize>) -> Vec<std::ops::Range<usize>> {
-    let all = 0..table.columns.len();
-    let Some(width) = width else { return vec![all] };
+fn blocks(table: &Table, texts: &Grid, look: Look) -> Vec<std::ops::Range<usize>> {
+    let all = 0..texts.columns.len();
+    let Some(width) = look.width else { return vec![all] };
     let widths: Vec<usize> =
-        layout(table, texts, all.clone()).column_max_content_widths().into_iter().map(|w| usize::from(w) + 3).collect();
+        layout(table, texts, look, all.clone()).column_max_content_widths().into_iter().map(|w| usize::from(w) + 3).collect();
     let (label, rest) = (widths.first().map_or(0, |w| w + 1), widths.get(1..).unwrap_or_default());
     let (mut blocks, mut start, mut used) = (Vec::new(), 0, label);
     for (column, needed) in rest.iter().enumerate() {
@@ -79,13 +116,20 @@ fn blocks(table: &Table, texts: &[Vec<String>], width: Option<usize>) -> Vec<std
     blocks
 }
 
-fn layout(table: &Table, texts: &[Vec<String>], columns: std::ops::Range<usize>) -> comfy_table::Table {
+fn layout(table: &Table, texts: &Grid, look: Look, columns: std::ops::Range<usize>) -> comfy_table::Table {
     let mut grid = comfy_table::Table::new();
     grid.load_style(presets::UTF8_FULL_CONDENSED);
-    let labels = table.columns[columns.clone()].iter().map(|column| clean(&column.label));
+    let labels = texts.columns[columns.clone()].iter().map(|label| clean(label));
     grid.set_header(std::iter::once(clean(&table.corner())).chain(labels));
-    for (label, cells) in table.rows.iter().zip(texts) {
-        grid.add_row(std::iter::once(clean(label)).chain(cells[columns.clone()].iter().cloned()));
+    let indented = if table.groups.is_empty() { "" } else { "  " };
+    for line in &texts.lines {
+        match line {
+            Line::Heading(text) => grid.add_row(std::iter::once(clean(text)).chain(columns.clone().map(|_| String::new()))),
+            Line::Row(label, cells) => {
+                let cells = cells[columns.clone()].iter().map(|(text, rank)| dressed(text, *rank, look));
+                grid.add_row(std::iter::once(format!("{indented}{}", clean(label))).chain(cells))
+            }
+        };
     }
     for column in grid.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -1,0 +1,119 @@
+//! `plot`: a drawing of results as SVG.
+
+use super::args::Changes;
+use super::context::Context;
+use super::memory::Memory;
+use super::output::{Text, Verbatim};
+use super::{Reply, annotate, evidence, gather, table};
+use crate::base::Fault;
+use crate::base::text::{count, quoted};
+use crate::plan::decide;
+use crate::report::Figure;
+use clap::builder::PossibleValuesParser;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Draw results as SVG: readable in print, by the color-blind, and in light and dark mode.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Kinds:
+  curves     learning curves: mean and sample sd over seeds
+  sweep      the value of each row over a numeric column axis, with sample sd
+  clients    the accuracy of every client
+  cost       accuracy against floats sent and against gradient evaluations, with the front
+  critical   critical-difference diagram of the mean ranks
+  partition  which client has how many samples of which class
+
+Examples:
+  pflpipe plot pipelines/quickstart.yaml --kind curves --column 0.1 -o curves.svg
+  pflpipe plot pipelines/quickstart.yaml -o plots")]
+pub(super) struct Args {
+    /// A pipeline, or the name of a run
+    #[arg(value_name = "FILE|RUN")]
+    source: PathBuf,
+    #[command(flatten)]
+    changes: Changes,
+    /// What to draw; may be repeated [default: everything that there is something to draw of]
+    #[arg(long = "kind", value_name = "KIND", value_parser = PossibleValuesParser::new(evidence::KINDS.map(|(name, _)| name)))]
+    kinds: Vec<String>,
+    /// Only of the table of this name
+    #[arg(long, value_name = "TABLE")]
+    name: Option<String>,
+    /// Only of the column of this label
+    #[arg(long, value_name = "LABEL")]
+    column: Option<String>,
+    /// A file that ends in .svg for one drawing, or a folder for all [default: standard output]
+    #[arg(short = 'o', value_name = "OUT")]
+    out: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
+    let store = context.needed_store()?;
+    let project = table::open(&args.source, &args.changes, Some(&store), context)?;
+    let plan = &project.plan;
+    if let Some(name) = &args.name
+        && !plan.tables.iter().any(|table| table.name == *name)
+    {
+        return Err(Fault::usage(format!("`{name}` is not a table of the pipeline"))
+            .help(format!("its tables are {}", quoted(plan.tables.iter().map(|table| table.name.as_str()))))
+            .into());
+    }
+    let memory = Memory::of(Some(&store));
+    let decisions = decide(plan, &memory, &|_| false);
+    let found = gather::found(plan, &decisions, Some(&store));
+    let layouts: Vec<_> = plan.tables.iter().filter(|table| args.name.as_ref().is_none_or(|name| table.name == *name)).collect();
+    let mut tables = gather::tables(plan, &layouts, &found, Some(&store))?.tables;
+    annotate::complete(&mut tables, &project, &layouts)?;
+    let all: Vec<&str> = evidence::KINDS.iter().map(|(name, _)| *name).collect();
+    let kinds: Vec<&str> = if args.kinds.is_empty() { all } else { args.kinds.iter().map(String::as_str).collect() };
+    let mut figures: Vec<Figure> = Vec::new();
+    for (table, layout) in tables.iter().zip(&layouts) {
+        let mut table = table.clone();
+        if let Some(label) = &args.column {
+            table.keep_columns(|column| column.label == *label);
+        }
+        figures.extend(evidence::figures(&table, layout, plan, &found, &store, &kinds));
+    }
+    if kinds.contains(&"partition") {
+        figures.extend(evidence::partitions(plan, &decisions, &store));
+    }
+    context.pass_warnings(&store);
+    let [figure] = figures.as_slice() else {
+        if figures.is_empty() {
+            return Err(Fault::usage("there is nothing to draw of these kinds")
+                .help("`pflpipe run FILE` makes results; a sweep needs a numeric column axis, critical differences three complete rows")
+                .into());
+        }
+        return several(&figures, args, context);
+    };
+    match &args.out {
+        Some(out) if out.extension().is_none_or(|end| end != "svg") => several(&figures, args, context),
+        Some(out) => {
+            annotate::replace(out, figure.svg.document().as_bytes())?;
+            Ok(0)
+        }
+        None => {
+            context.show(&Verbatim(figure.svg.document()))?;
+            Ok(0)
+        }
+    }
+}
+
+/// One file a drawing.
+fn several(figures: &[Figure], args: &Args, context: &mut Context<'_>) -> Reply {
+    let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
+    let Some(folder) = args.out.as_ref().filter(|out| out.extension().is_none_or(|end| end != "svg")) else {
+        return Err(Fault::usage(format!("{} do not fit into one file: {}", count(figures.len(), "drawing"), quoted(names)))
+            .help("choose with `--kind`, `--name` and `--column`, or give a folder with `-o`")
+            .into());
+    };
+    std::fs::create_dir_all(folder).map_err(|e| Fault::io("create", folder, &e))?;
+    let mut paths = Vec::new();
+    for figure in figures {
+        let path = folder.join(format!("{}.svg", figure.name));
+        annotate::replace(&path, figure.svg.document().as_bytes())?;
+        paths.push(path.display().to_string());
+    }
+    let text: String = paths.iter().map(|path| format!("{path}\n")).collect();
+    context.show(&Text { quiet: text.clone(), text, json: json!(paths) })?;
+    Ok(0)
+}

@@ -1,0 +1,146 @@
+//! The rule `imported`: clients as somebody else made them.
+//!
+//! Without a file they are those that came with the data set, such as a folder of PFLlib's: its groups are the clients and its
+//! original split is theirs. A file holds index lists: json or npz as `pflpipe partition export` writes them, or json with a list
+//! of samples for each client, as many programs dump them, which is then split here.
+
+use super::super::files::{self, Source};
+use super::super::npy;
+use super::super::params::Params;
+use super::numpy::Legacy;
+use super::rules::Request;
+use super::{Drawn, Flags};
+use crate::base::fault::Placed;
+use crate::base::{Digest, Fault, Outcome};
+use crate::spec::catalog::{Field, Type};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The most bytes of a file of index lists.
+const GREATEST: u64 = 1 << 30;
+
+pub(super) fn fields() -> Vec<Field> {
+    vec![Field::optional(
+        "file",
+        Type::Text,
+        "A file of index lists (json or npz) in a data folder; when absent, the clients are those that the data set came with.",
+    )]
+}
+
+pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, _: Option<&mut Legacy>) -> Outcome<Drawn> {
+    let Some(name) = params.text("file")? else {
+        let Some((groups, of)) = request.groups else {
+            return Err(Fault::stage("the data set came without clients").help("say which `file` holds the index lists"));
+        };
+        let (mut clients, mut tests) = (vec![Vec::new(); groups.names.len()], vec![Vec::new(); groups.names.len()]);
+        for (sample, &group) in of.iter().enumerate() {
+            let side = if request.is_training(sample as u32) { &mut clients } else { &mut tests };
+            side[group as usize].push(sample as u32);
+        }
+        return Ok(Drawn { clients, tests: Some(tests), flags: Flags { attempts: 1, ..Flags::default() } });
+    };
+    let source = find(name, request.folders)?;
+    let (clients, tests) = read(&source).at(|| format!("`{}`", source.path.display()))?;
+    let mut holders = vec![None; request.labels.len()];
+    for (id, sample) in
+        clients.iter().enumerate().chain(tests.iter().flatten().enumerate()).flat_map(|(id, own)| own.iter().map(move |s| (id, s)))
+    {
+        let whose = holders.get_mut(*sample as usize).ok_or_else(|| {
+            source.fault(format_args!("gives client {id} sample {sample}, but the data set has {} samples", request.labels.len()))
+        })?;
+        if let Some(other) = whose.replace(id) {
+            return Err(source
+                .fault(format_args!("gives sample {sample} to client {other} and to client {id}"))
+                .help("every sample may belong to one client, and there to the training or the test set"));
+        }
+    }
+    let left_out = holders.iter().filter(|holder| holder.is_none()).count() as u64;
+    Ok(Drawn { clients, tests, flags: Flags { attempts: 1, left_out, ..Flags::default() } })
+}
+
+/// The digest of the file that a partition with these parameters reads; none where it reads none.
+///
+/// # Errors
+/// A storage fault when the file is not there.
+pub fn fingerprint(params: &Map<String, Value>, folders: &[PathBuf]) -> Outcome<Option<Digest>> {
+    if params.get("kind").and_then(Value::as_str) != Some("imported") {
+        return Ok(None);
+    }
+    let Some(name) = Params::new(params, "imported").text("file")? else { return Ok(None) };
+    Ok(Some(Digest::of(&find(name, folders)?.whole(GREATEST)?)))
+}
+
+fn find(name: &str, folders: &[PathBuf]) -> Outcome<Source> {
+    for folder in folders {
+        if let Some(source) = Source::at(folder.join(name))? {
+            return Ok(source);
+        }
+    }
+    let looked = files::looked_in(folders);
+    Err(Fault::storage(format!("there is no file `{name}` of index lists; {looked}"))
+        .help("put it into a data folder and say `--data DIR`"))
+}
+
+type Lists = (Vec<Vec<u32>>, Option<Vec<Vec<u32>>>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Own { clients: Vec<Pair> },
+    List(Vec<Vec<u32>>),
+    Map(BTreeMap<String, Vec<u32>>),
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    train: Vec<u32>,
+    #[serde(default)]
+    test: Vec<u32>,
+}
+
+fn read(source: &Source) -> Outcome<Lists> {
+    let content = source.whole(GREATEST)?;
+    if content.starts_with(b"PK") {
+        return from_npz(&content);
+    }
+    let unreadable = "is neither npz nor json of index lists";
+    match serde_json::from_slice(&content) {
+        Ok(Written::Own { clients }) => {
+            let (train, test) = clients.into_iter().map(|pair| (pair.train, pair.test)).unzip();
+            Ok((train, Some(test)))
+        }
+        Ok(Written::List(lists)) => Ok((lists, None)),
+        Ok(Written::Map(map)) => {
+            let mut lists: Vec<(u64, Vec<u32>)> = Vec::new();
+            for (id, list) in map {
+                lists.push((id.parse().map_err(|_| source.fault(format_args!("has a client `{id}`, but clients are numbers")))?, list));
+            }
+            lists.sort_by_key(|(id, _)| *id);
+            Ok((lists.into_iter().map(|(_, list)| list).collect(), None))
+        }
+        Err(error) => Err(source
+            .fault(format_args!("{unreadable}: {error}"))
+            .help("`pflpipe partition export` writes such files; a list of samples for each client is taken too")),
+    }
+}
+
+fn from_npz(content: &[u8]) -> Outcome<Lists> {
+    let mut arrays = npy::Npz::new(content)?;
+    let mut side = |name: &str| -> Outcome<Vec<Vec<u32>>> {
+        let flat = arrays.integers(name)?;
+        let offsets = arrays.integers(&format!("{name}_offsets"))?;
+        let ordered = offsets.first() == Some(&0) && offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+        if !ordered || offsets.last() != Some(&(flat.len() as i64)) {
+            return Err(Fault::storage(format!("`{name}_offsets` must rise from 0 to the length of `{name}`, {}", flat.len())));
+        }
+        let index = |value: &i64| u32::try_from(*value).map_err(|_| Fault::storage(format!("`{name}` holds {value}, which is no sample")));
+        offsets.windows(2).map(|pair| flat[pair[0] as usize..pair[1] as usize].iter().map(index).collect()).collect()
+    };
+    let (train, test) = (side("train")?, side("test")?);
+    if train.len() != test.len() {
+        return Err(Fault::storage(format!("`train` is of {} clients, but `test` of {}", train.len(), test.len())));
+    }
+    Ok((train, Some(test)))
+}

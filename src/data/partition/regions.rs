@@ -1,0 +1,225 @@
+//! The rule `regions`: ProFed's, where regions differ in their labels and the devices of one region are alike.
+//!
+//! ProFed splits the data into training and validation samples first and partitions each of them by the same rule. Its matrix gives
+//! every region a share of each class by drawing from all of its samples, so that a sample may belong to several regions, and its
+//! Dirichlet rule shuffles both parts with one seed but different lengths, so that the two mixtures of a region differ. The clean
+//! procedure shares out every class once and splits each device's samples afterwards.
+
+use super::super::params::Params;
+use super::numpy::Legacy;
+use super::python::Python;
+use super::rules::Request;
+use super::{Drawn, Flags, deal, dirichlet};
+use crate::base::random::{Purpose, shuffle, stream};
+use crate::base::{Fault, Outcome, text};
+use crate::spec::catalog::{Bound, Field, Type};
+
+const SKEWS: &[(&str, &str)] = &[
+    ("iid", "every region has the labels of the whole"),
+    ("hard", "every region has labels of its own, consecutive ones"),
+    ("dirichlet", "each class is shared out among the regions by Dirichlet proportions"),
+    ("matrix", "by `shares` or `label_shares`"),
+];
+/// The least samples of a region in ProFed's Dirichlet rule.
+const LEAST: usize = 10;
+
+pub(super) fn fields() -> Vec<Field> {
+    let share = || Type::List(Box::new(Type::List(Box::new(Type::Float { min: Bound::Incl(0.0), max: Bound::None }))));
+    vec![
+        Field::with("regions", Type::at_least(1), 3, "The number of regions; the clients are dealt to them evenly, in order.")
+            .from("", "ProFed"),
+        Field::with("skew", Type::Choice(SKEWS), "hard", "How the regions differ.").from("", "ProFed"),
+        Field::with("alpha", Type::positive(), 0.5, "`skew: dirichlet` only: the concentration. Above 0.").from("alpha", "ProFed"),
+        Field::optional(
+            "shares",
+            share(),
+            "`skew: matrix`: for each region a list of the share of each class in it. `profed` takes so much of the region's samples; \
+             `clean` shares out each class in these proportions.",
+        ),
+        Field::optional(
+            "label_shares",
+            share(),
+            "`skew: matrix`, `clean` only: for each class a list of the share of it that each region gets; at most 1 together.",
+        ),
+        Field::optional(
+            "max_attempts",
+            Type::Int { min: 1, max: i64::from(u32::MAX) },
+            "`skew: dirichlet` only: the most draws until every region has 10 samples; when absent, as many as take about half a second.",
+        ),
+    ]
+}
+
+/// What the regions are made by.
+enum Skew {
+    /// For each region the share of each class in it.
+    Regions(Vec<Vec<f64>>),
+    /// For each class the share of each region in it.
+    Labels(Vec<Vec<f64>>),
+    Dirichlet(f64),
+}
+
+pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut Legacy>) -> Outcome<Drawn> {
+    let regions = params.count("regions", 1)?.unwrap_or(3);
+    let classes = request.classes();
+    if request.clients < regions {
+        let what = format!("{} cannot be in {regions} regions", text::count(request.clients, "client"));
+        return Err(Fault::stage(what).help("choose at least as many clients as regions"));
+    }
+    let skew = match params.choice("skew", SKEWS)?.unwrap_or(1) {
+        0 => Skew::Regions(vec![vec![1.0 / classes as f64; classes]; regions]),
+        1 => {
+            if regions > classes {
+                return Err(Fault::stage(format!("`regions` is {regions}, but there are only {classes} classes to tell them apart"))
+                    .help("choose fewer regions, or `skew: dirichlet`"));
+            }
+            let mut rows = vec![vec![0.0; classes]; regions];
+            let mut first = 0;
+            for (row, size) in rows.iter_mut().zip(deal::even(classes, regions)) {
+                row[first..first + size].fill(1.0 / size as f64);
+                first += size;
+            }
+            Skew::Regions(rows)
+        }
+        2 => Skew::Dirichlet(params.number("alpha", 0.0, None)?.unwrap_or(0.5)),
+        _ => match (params.matrix("shares", regions, classes)?, params.matrix("label_shares", classes, regions)?) {
+            (Some(rows), None) => Skew::Regions(rows),
+            (None, Some(rows)) => Skew::Labels(rows),
+            _ => return Err(Fault::stage("`skew: matrix` needs either `shares` or `label_shares`")),
+        },
+    };
+    let devices = deal::even(request.clients, regions);
+    match rng {
+        Some(rng) => profed(request, &skew, &devices, rng),
+        None => clean(request, &skew, &devices),
+    }
+}
+
+fn clean(request: &Request<'_>, skew: &Skew, devices: &[usize]) -> Outcome<Drawn> {
+    let mut flags = Flags { attempts: 1, ..Flags::default() };
+    let mut regions: Vec<Vec<u32>> = vec![Vec::new(); devices.len()];
+    if let Skew::Dirichlet(alpha) = skew {
+        let everyone: Vec<usize> = (0..regions.len()).collect();
+        let least = LEAST.min(request.labels.len() / regions.len());
+        let drawn = dirichlet::clean(&request.of_clients(regions.len()), *alpha, &vec![&everyone[..]; request.classes()], least, true)?;
+        (regions, flags) = (drawn.clients, drawn.flags);
+    } else {
+        for (class, own) in request.by_class.iter().enumerate() {
+            let mut rng = stream(request.seed, Purpose::Partition, class as u64 + 1, 0, 0);
+            let mut own = own.clone();
+            shuffle(&mut rng, &mut own);
+            let (weights, total): (Vec<f64>, usize) = match skew {
+                Skew::Labels(rows) => {
+                    let sum: f64 = rows[class].iter().sum();
+                    if sum > 1.0 + 1e-9 {
+                        return Err(Fault::stage(format!("`label_shares` of class {class} sum to {sum}, but must not be above 1")));
+                    }
+                    (rows[class].clone(), ((sum * own.len() as f64).round() as usize).min(own.len()))
+                }
+                Skew::Regions(rows) => {
+                    let weights: Vec<f64> = rows.iter().map(|row| row[class]).collect();
+                    let wanted = weights.iter().any(|&weight| weight > 0.0);
+                    (weights, if wanted { own.len() } else { 0 })
+                }
+                Skew::Dirichlet(_) => (Vec::new(), 0),
+            };
+            flags.left_out += (own.len() - total) as u64;
+            if total > 0 {
+                for (piece, region) in deal::cut(&own, &deal::apportion(total, &weights, 0)).into_iter().zip(&mut regions) {
+                    region.extend(piece);
+                }
+            }
+        }
+    }
+    let mut clients = Vec::with_capacity(request.clients);
+    for (id, (own, &devices)) in regions.iter().zip(devices).enumerate() {
+        let mut by_class = vec![Vec::new(); request.classes()];
+        own.iter().for_each(|&sample| by_class[request.labels[sample as usize] as usize].push(sample));
+        by_class.iter_mut().for_each(|own| shuffle(&mut stream(request.seed, Purpose::Partition, 0, id as u64, 1), own));
+        clients.extend(deal::cut(&deal::interleave(&by_class), &deal::even(own.len(), devices)));
+    }
+    Ok(Drawn::whole(clients, flags))
+}
+
+fn profed(request: &Request<'_>, skew: &Skew, devices: &[usize], rng: &mut Legacy) -> Outcome<Drawn> {
+    let total = request.labels.len();
+    let order = rng.permutation(total as u32);
+    let (train, validation) = order.split_at((total as f64 * request.ratio) as usize);
+    let mut python = Python::new(request.seed);
+    let seed = request.seed as u32;
+    let mut attempts = 0;
+    let mut sides = Vec::new();
+    for part in [train, validation] {
+        let mut by_class = vec![Vec::new(); request.classes()];
+        part.iter().for_each(|&sample| by_class[request.labels[sample as usize] as usize].push(sample));
+        sides.push(match skew {
+            Skew::Regions(rows) => {
+                attempts = 1;
+                let budget = (part.len() / rows.len()) as f64;
+                let take = |(own, share): (&Vec<u32>, &f64)| python.sample(own, ((share * budget).floor() as usize).min(own.len()));
+                let mut take = take;
+                rows.iter().map(|row| by_class.iter().zip(row).flat_map(&mut take).collect()).collect()
+            }
+            Skew::Dirichlet(alpha) => {
+                let (regions, draws) = by_proportions(request, by_class, *alpha, devices.len(), part.len(), seed)?;
+                attempts = attempts.max(draws);
+                regions
+            }
+            Skew::Labels(_) => {
+                return Err(Fault::stage("`label_shares` is not possible with `variant: profed`").help("use `shares`, or `variant: clean`"));
+            }
+        });
+    }
+    // The environment seeds numpy again before it deals to the devices.
+    let mut rng = Legacy::new(seed);
+    let (mut clients, mut tests): (Vec<Vec<u32>>, Vec<Vec<u32>>) = (Vec::new(), Vec::new());
+    for (region, &devices) in devices.iter().enumerate() {
+        for (side, out) in sides.iter_mut().zip([&mut clients, &mut tests]) {
+            let own: &mut Vec<u32> = &mut side[region];
+            rng.shuffle(own);
+            out.extend(deal::cut(own, &deal::even(own.len(), devices)));
+        }
+    }
+    let mut held = vec![0_u64; total];
+    clients.iter().chain(&tests).flatten().for_each(|&sample| held[sample as usize] += 1);
+    let left_out = held.iter().filter(|&&times| times == 0).count() as u64;
+    let overlaps = held.iter().map(|times| times.saturating_sub(1)).sum();
+    Ok(Drawn { clients, tests: Some(tests), flags: Flags { attempts, left_out, overlaps, ..Flags::default() } })
+}
+
+/// The reference's Dirichlet loop, whose retries shuffle the classes as they were left.
+fn by_proportions(
+    request: &Request<'_>,
+    mut by_class: Vec<Vec<u32>>,
+    alpha: f64,
+    n: usize,
+    total: usize,
+    seed: u32,
+) -> Outcome<(Vec<Vec<u32>>, u32)> {
+    let mut rng = Legacy::new(seed);
+    let mean = total as f64 / n as f64;
+    let mut best = 0;
+    for attempt in 1..=request.attempts {
+        let mut regions: Vec<Vec<u32>> = vec![Vec::new(); n];
+        for own in &mut by_class {
+            rng.shuffle(own);
+            let mut p = rng.dirichlet(alpha, n);
+            p.iter_mut().zip(&regions).for_each(|(p, region)| *p *= f64::from(u8::from((region.len() as f64) < mean)));
+            let sum = super::numpy::sum(&p);
+            let (mut running, mut from) = (0.0, 0);
+            for (p, region) in p.iter().zip(&mut regions).take(n - 1) {
+                running += p / sum;
+                let cut = ((running * own.len() as f64) as usize).clamp(from, own.len());
+                region.extend(&own[from..cut]);
+                from = cut;
+            }
+            regions[n - 1].extend(&own[from..]);
+        }
+        let smallest = regions.iter().map(Vec::len).min().unwrap_or_default();
+        if smallest >= LEAST {
+            regions.iter_mut().for_each(|own| rng.shuffle(own));
+            return Ok((regions, attempt));
+        }
+        best = best.max(smallest);
+    }
+    Err(request.exhausted(request.attempts, best, LEAST))
+}

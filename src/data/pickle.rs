@@ -1,0 +1,613 @@
+//! Python's pickles, read as data: numbers, texts, lists, dictionaries and numpy's arrays. Nothing is ever run.
+//!
+//! A pickle is a small program that may name any function of any module. Here the only names are those that numpy's arrays need; every
+//! other one is refused. Memory stays in proportion to the file: nothing is repeated but by reference.
+
+use super::npy::{Array, Kind};
+use crate::base::{Fault, Outcome};
+
+/// What a pickle holds; lists and dictionaries refer to others by their place, so that shared ones are there once.
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    None,
+    Bool(bool),
+    Whole(i64),
+    Float(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+    List(Vec<usize>),
+    Tuple(Vec<usize>),
+    Dict(Vec<(usize, usize)>),
+    /// An array of numbers.
+    Array(Array),
+    /// An array of objects.
+    Objects(Vec<usize>, Vec<usize>),
+    Known(Known),
+    Dtype(Kind, bool),
+    Mark,
+}
+
+/// The functions that numpy's arrays are made by, and the few beside them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Known {
+    Reconstruct,
+    Ndarray,
+    Dtype,
+    Scalar,
+    FromBuffer,
+    Encode,
+    Bytes,
+    OrderedDict,
+}
+
+/// A pickle that was read.
+#[derive(Debug)]
+pub(super) struct Pickle {
+    nodes: Vec<Node>,
+    root: usize,
+}
+
+impl Pickle {
+    /// Reads a pickle of protocol 0 to 5.
+    pub fn parse(bytes: &[u8]) -> Outcome<Self> {
+        let mut machine = Machine { rest: bytes, nodes: vec![Node::None], stack: Vec::new(), memo: Vec::new() };
+        let root = machine.run().map_err(|why| {
+            let fault = Fault::storage(format!("not a pickle of plain data: {why}"));
+            if why.starts_with("it would run") {
+                fault.help("only numbers, texts, lists, dictionaries and numpy's arrays are read")
+            } else {
+                fault
+            }
+        })?;
+        Ok(Self { nodes: machine.nodes, root })
+    }
+    /// The outermost value.
+    pub fn root(&self) -> View<'_> {
+        View { pickle: self, at: self.root }
+    }
+}
+
+/// A value inside a pickle.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pickle: &'a Pickle,
+    at: usize,
+}
+
+impl<'a> View<'a> {
+    pub fn node(self) -> &'a Node {
+        &self.pickle.nodes[self.at]
+    }
+    fn to(self, at: usize) -> Self {
+        Self { at, ..self }
+    }
+    /// The value of a text or byte key in a dictionary.
+    pub fn get(self, key: &str) -> Option<Self> {
+        let Node::Dict(pairs) = self.node() else { return None };
+        let is = |at: usize| match &self.pickle.nodes[at] {
+            Node::Text(text) => text == key,
+            Node::Bytes(bytes) => bytes == key.as_bytes(),
+            _ => false,
+        };
+        pairs.iter().rev().find(|(name, _)| is(*name)).map(|(_, value)| self.to(*value))
+    }
+    /// As [`View::get`], or the fault that says what there is.
+    pub fn field(self, key: &str) -> Outcome<Self> {
+        self.get(key).ok_or_else(|| Fault::storage(format!("it holds {} where a dictionary with `{key}` belongs", self.what())))
+    }
+    /// The values of a list, a tuple, or an array of objects of any shape.
+    pub fn items(self) -> Option<impl ExactSizeIterator<Item = Self> + 'a> {
+        match self.node() {
+            Node::List(items) | Node::Tuple(items) | Node::Objects(_, items) => Some(items.iter().map(move |&at| self.to(at))),
+            _ => None,
+        }
+    }
+    /// The only value of an array without dimensions, as numpy stores a dictionary; otherwise the value itself.
+    pub fn inner(self) -> Self {
+        match self.node() {
+            Node::Objects(shape, items) if shape.is_empty() && items.len() == 1 => self.to(items[0]),
+            _ => self,
+        }
+    }
+    /// A whole number.
+    pub fn whole(self) -> Option<i64> {
+        match self.node() {
+            Node::Whole(value) => Some(*value),
+            Node::Bool(value) => Some(i64::from(*value)),
+            Node::Array(array) if array.len() == 1 => array.integers("").ok()?.first().copied(),
+            _ => None,
+        }
+    }
+    /// Any number.
+    pub fn number(self) -> Option<f64> {
+        match self.node() {
+            Node::Float(value) => Some(*value),
+            Node::Array(array) if array.len() == 1 => array.floats("").ok()?.first().map(|&value| f64::from(value)),
+            _ => self.whole().map(|value| value as f64),
+        }
+    }
+    /// What it is, in a few words.
+    pub fn what(self) -> &'static str {
+        match self.node() {
+            Node::None | Node::Mark => "nothing",
+            Node::Bool(_) | Node::Whole(_) | Node::Float(_) => "a number",
+            Node::Text(_) | Node::Bytes(_) => "a text",
+            Node::List(_) | Node::Tuple(_) | Node::Objects(..) => "a list",
+            Node::Dict(_) => "a dictionary without it",
+            Node::Array(_) => "an array",
+            Node::Known(_) | Node::Dtype(..) => "a type",
+        }
+    }
+}
+
+struct Machine<'a> {
+    rest: &'a [u8],
+    nodes: Vec<Node>,
+    stack: Vec<usize>,
+    memo: Vec<usize>,
+}
+
+/// The most entries of the memo that may be skipped, so that a number cannot ask for memory.
+const GREATEST_MEMO: usize = 1 << 28;
+
+impl<'a> Machine<'a> {
+    fn run(&mut self) -> Result<usize, String> {
+        loop {
+            let code = self.byte()?;
+            match code {
+                0x80 => _ = self.byte()?,
+                0x95 => _ = self.take(8)?,
+                b'.' => return self.pop(),
+                b'(' => self.push(Node::Mark),
+                b'0' => _ = self.pop()?,
+                b'1' => _ = self.to_mark()?,
+                b'2' => {
+                    let top = *self.stack.last().ok_or_else(empty)?;
+                    self.stack.push(top);
+                }
+                b'N' => self.push(Node::None),
+                0x88 | 0x89 => self.push(Node::Bool(code == 0x88)),
+                b'J' => {
+                    let value = i32::from_le_bytes(self.array()?);
+                    self.push(Node::Whole(i64::from(value)));
+                }
+                b'K' => {
+                    let value = self.byte()?;
+                    self.push(Node::Whole(i64::from(value)));
+                }
+                b'M' => {
+                    let value = u16::from_le_bytes(self.array()?);
+                    self.push(Node::Whole(i64::from(value)));
+                }
+                b'I' | b'L' => {
+                    let line = self.line()?;
+                    let node = match line {
+                        "00" => Node::Bool(false),
+                        "01" => Node::Bool(true),
+                        _ => Node::Whole(line.trim_end_matches('L').parse().map_err(|_| format!("it holds `{line}` as a whole number"))?),
+                    };
+                    self.push(node);
+                }
+                0x8a | 0x8b => {
+                    let size = if code == 0x8a { usize::from(self.byte()?) } else { self.size4()? };
+                    let value = long(self.take(size)?)?;
+                    self.push(Node::Whole(value));
+                }
+                b'F' => {
+                    let line = self.line()?;
+                    let value = line.parse().map_err(|_| format!("it holds `{line}` as a number"))?;
+                    self.push(Node::Float(value));
+                }
+                b'G' => {
+                    let value = f64::from_be_bytes(self.array()?);
+                    self.push(Node::Float(value));
+                }
+                b'S' => {
+                    let line = self.line()?.trim_matches(['\'', '"']).to_owned();
+                    self.push(Node::Text(line));
+                }
+                b'V' => {
+                    let line = self.line()?.to_owned();
+                    self.push(Node::Text(line));
+                }
+                b'X' | 0x8c | 0x8d => {
+                    let bytes = self.counted(code, b'X', 0x8c)?;
+                    // Python may write half of a pair of surrogates; it cannot be shown, and matters nowhere.
+                    self.push(Node::Text(String::from_utf8_lossy(bytes).into_owned()));
+                }
+                b'T' | b'U' => {
+                    let bytes = self.counted(code, b'T', b'U')?.to_vec();
+                    self.push(Node::Bytes(bytes));
+                }
+                b'B' | b'C' | 0x8e | 0x96 => {
+                    let bytes = self.counted(code, b'B', b'C')?.to_vec();
+                    self.push(Node::Bytes(bytes));
+                }
+                b']' => self.push(Node::List(Vec::new())),
+                0x8f => self.push(Node::List(Vec::new())),
+                b'}' => self.push(Node::Dict(Vec::new())),
+                b')' => self.push(Node::Tuple(Vec::new())),
+                b'l' => {
+                    let items = self.to_mark()?;
+                    self.push(Node::List(items));
+                }
+                b't' => {
+                    let items = self.to_mark()?;
+                    self.push(Node::Tuple(items));
+                }
+                b'd' => {
+                    let items = self.to_mark()?;
+                    self.push(Node::Dict(pairs(&items)?));
+                }
+                0x85..=0x87 => {
+                    let at = self.stack.len().checked_sub(usize::from(code) - 0x84).ok_or_else(empty)?;
+                    let items = self.stack.split_off(at);
+                    self.push(Node::Tuple(items));
+                }
+                b'a' => {
+                    let item = self.pop()?;
+                    self.extend(vec![item])?;
+                }
+                b'e' | 0x90 => {
+                    let items = self.to_mark()?;
+                    self.extend(items)?;
+                }
+                b's' => {
+                    let (value, key) = (self.pop()?, self.pop()?);
+                    self.insert(vec![(key, value)])?;
+                }
+                b'u' => {
+                    let items = self.to_mark()?;
+                    self.insert(pairs(&items)?)?;
+                }
+                b'p' | b'q' | b'r' | 0x94 => {
+                    let at = match code {
+                        b'p' => self.line()?.parse().map_err(|_| "its memo is damaged")?,
+                        b'q' => usize::from(self.byte()?),
+                        b'r' => self.size4()?,
+                        _ => self.memo.len(),
+                    };
+                    let top = *self.stack.last().ok_or_else(empty)?;
+                    if at > GREATEST_MEMO || at > self.nodes.len() + (1 << 16) {
+                        return Err("its memo is damaged".to_owned());
+                    }
+                    if at >= self.memo.len() {
+                        self.memo.resize(at + 1, 0);
+                    }
+                    self.memo[at] = top;
+                }
+                b'g' | b'h' | b'j' => {
+                    let at = match code {
+                        b'g' => self.line()?.parse().map_err(|_| "its memo is damaged")?,
+                        b'h' => usize::from(self.byte()?),
+                        _ => self.size4()?,
+                    };
+                    self.stack.push(*self.memo.get(at).ok_or("its memo is damaged")?);
+                }
+                b'c' => {
+                    let (module, name) = (self.line()?, self.line()?);
+                    let known = known(module, name)?;
+                    self.push(Node::Known(known));
+                }
+                0x93 => {
+                    let (name, module) = (self.pop()?, self.pop()?);
+                    let (Node::Text(module), Node::Text(name)) = (&self.nodes[module], &self.nodes[name]) else {
+                        return Err("it names a function by something that is no text".to_owned());
+                    };
+                    let known = known(module, name)?;
+                    self.push(Node::Known(known));
+                }
+                b'R' | 0x81 => {
+                    let (arguments, function) = (self.pop()?, self.pop()?);
+                    let made = self.call(function, arguments)?;
+                    self.push(made);
+                }
+                b'b' => {
+                    let (state, object) = (self.pop()?, *self.stack.last().ok_or_else(empty)?);
+                    let built = self.build(object, state)?;
+                    self.nodes[object] = built;
+                }
+                _ => return Err(format!("it has the instruction 0x{code:02x}, which plain data does not need")),
+            }
+        }
+    }
+    fn byte(&mut self) -> Result<u8, String> {
+        let (&byte, rest) = self.rest.split_first().ok_or_else(cut)?;
+        self.rest = rest;
+        Ok(byte)
+    }
+    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(cut)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or_else(cut)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+    fn size4(&mut self) -> Result<usize, String> {
+        Ok(u32::from_le_bytes(self.array()?) as usize)
+    }
+    /// Bytes behind their number: of 4 bytes with one code, of 1 byte with another, else of 8.
+    fn counted(&mut self, code: u8, four: u8, one: u8) -> Result<&'a [u8], String> {
+        let size = match code {
+            code if code == four => self.size4()?,
+            code if code == one => usize::from(self.byte()?),
+            _ => usize::try_from(u64::from_le_bytes(self.array()?)).map_err(|_| cut())?,
+        };
+        self.take(size)
+    }
+    fn line(&mut self) -> Result<&'a str, String> {
+        let end = self.rest.iter().position(|&byte| byte == b'\n').ok_or_else(cut)?;
+        let line = self.take(end)?;
+        self.byte()?;
+        std::str::from_utf8(line).map(str::trim_end).map_err(|_| "it has a line that is no text".to_owned())
+    }
+    fn push(&mut self, node: Node) {
+        self.stack.push(self.nodes.len());
+        self.nodes.push(node);
+    }
+    fn pop(&mut self) -> Result<usize, String> {
+        self.stack.pop().ok_or_else(empty)
+    }
+    fn to_mark(&mut self) -> Result<Vec<usize>, String> {
+        let at = self.stack.iter().rposition(|&at| matches!(self.nodes[at], Node::Mark)).ok_or_else(empty)?;
+        let items = self.stack.split_off(at + 1);
+        self.stack.pop();
+        Ok(items)
+    }
+    fn extend(&mut self, items: Vec<usize>) -> Result<(), String> {
+        let list = *self.stack.last().ok_or_else(empty)?;
+        let Node::List(list) = &mut self.nodes[list] else { return Err("it adds to something that is no list".to_owned()) };
+        list.extend(items);
+        Ok(())
+    }
+    fn insert(&mut self, items: Vec<(usize, usize)>) -> Result<(), String> {
+        let dict = *self.stack.last().ok_or_else(empty)?;
+        let Node::Dict(dict) = &mut self.nodes[dict] else { return Err("it adds to something that is no dictionary".to_owned()) };
+        dict.extend(items);
+        Ok(())
+    }
+    fn tuple(&self, at: usize) -> Result<&[usize], String> {
+        if let Node::Tuple(items) = &self.nodes[at] { Ok(items) } else { Err("it calls a function without a tuple".to_owned()) }
+    }
+    fn call(&self, function: usize, arguments: usize) -> Result<Node, String> {
+        let Node::Known(known) = self.nodes[function] else { return Err("it would run something that is no known function".to_owned()) };
+        let arguments = self.tuple(arguments)?;
+        let argument = |place: usize| arguments.get(place).map(|&at| &self.nodes[at]).ok_or("a function lacks an argument");
+        match known {
+            Known::Reconstruct | Known::Ndarray => Ok(Node::Objects(vec![0], Vec::new())),
+            Known::OrderedDict => Ok(Node::Dict(Vec::new())),
+            Known::Bytes if arguments.is_empty() => Ok(Node::Bytes(Vec::new())),
+            Known::Dtype => {
+                let text = match argument(0)? {
+                    Node::Text(text) => text.clone(),
+                    Node::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    _ => return Err("a type of numpy has no name".to_owned()),
+                };
+                let (kind, swapped) = Kind::of(&text).ok_or_else(|| format!("arrays of type `{text}` are not supported"))?;
+                Ok(Node::Dtype(kind, swapped))
+            }
+            // Python 3 writes bytes for protocol 2 as a text in Latin-1.
+            Known::Encode => match argument(0)? {
+                Node::Text(text) => {
+                    let bytes = text.chars().map(|c| u8::try_from(u32::from(c))).collect::<Result<_, _>>();
+                    Ok(Node::Bytes(bytes.map_err(|_| "its bytes are no text in Latin-1")?))
+                }
+                _ => Err("its bytes are damaged".to_owned()),
+            },
+            Known::Scalar => match (argument(0)?, argument(1)?) {
+                (Node::Dtype(kind, swapped), Node::Bytes(bytes)) => array(*kind, *swapped, Vec::new(), false, bytes.clone()),
+                _ => Err("a number of numpy is damaged".to_owned()),
+            },
+            Known::FromBuffer => match (argument(0)?, argument(1)?, argument(3)) {
+                (Node::Bytes(bytes), Node::Dtype(kind, swapped), order) => {
+                    let fortran = matches!(order, Ok(Node::Text(order)) if order == "F");
+                    array(*kind, *swapped, self.shape(*arguments.get(2).ok_or("a function lacks an argument")?)?, fortran, bytes.clone())
+                }
+                _ => Err("an array of numpy is damaged".to_owned()),
+            },
+            Known::Bytes => Err("its bytes are damaged".to_owned()),
+        }
+    }
+    fn build(&self, object: usize, state: usize) -> Result<Node, String> {
+        match &self.nodes[object] {
+            // (version, order, ...)
+            Node::Dtype(kind, _) => {
+                let state = self.tuple(state)?;
+                let order = match state.get(1).map(|&at| &self.nodes[at]) {
+                    Some(Node::Text(order)) => order.as_bytes(),
+                    Some(Node::Bytes(order)) => order.as_slice(),
+                    _ => return Err("a type of numpy has no byte order".to_owned()),
+                };
+                Ok(Node::Dtype(*kind, order == b">" && kind.width() > 1))
+            }
+            // (version, shape, type, whether Fortran order, values)
+            Node::Objects(..) => {
+                let state = self.tuple(state)?;
+                let &[.., shape, dtype, fortran, values] = state else { return Err("an array of numpy is damaged".to_owned()) };
+                let Node::Dtype(kind, swapped) = self.nodes[dtype] else { return Err("an array of numpy has no type".to_owned()) };
+                let shape = self.shape(shape)?;
+                match &self.nodes[values] {
+                    Node::Bytes(bytes) => {
+                        let fortran = matches!(self.nodes[fortran], Node::Bool(true) | Node::Whole(1));
+                        array(kind, swapped, shape, fortran, bytes.clone())
+                    }
+                    Node::List(items) if kind == Kind::Object && shape.iter().product::<usize>() == items.len() => {
+                        Ok(Node::Objects(shape, items.clone()))
+                    }
+                    _ => Err("an array of numpy has other values than its shape says".to_owned()),
+                }
+            }
+            _ => Err("it would change something that plain data does not change".to_owned()),
+        }
+    }
+    fn shape(&self, at: usize) -> Result<Vec<usize>, String> {
+        let size = |&at: &usize| match self.nodes[at] {
+            Node::Whole(size) => usize::try_from(size).ok().filter(|size| *size <= 1 << 40),
+            _ => None,
+        };
+        let shape: Option<Vec<usize>> = self.tuple(at)?.iter().map(size).collect();
+        shape
+            .filter(|shape| shape.iter().try_fold(1_usize, |product, size| product.checked_mul(*size)).is_some())
+            .ok_or_else(|| "an array of numpy has a damaged shape".to_owned())
+    }
+}
+
+fn array(kind: Kind, swapped: bool, shape: Vec<usize>, fortran: bool, bytes: Vec<u8>) -> Result<Node, String> {
+    let count: usize = shape.iter().product();
+    if kind == Kind::Object || count.checked_mul(kind.width()) != Some(bytes.len()) {
+        return Err(format!("an array of numpy has the shape {shape:?}, but {} bytes", bytes.len()));
+    }
+    Ok(Node::Array(Array { kind, shape, swapped, fortran, bytes }))
+}
+
+fn known(module: &str, name: &str) -> Result<Known, String> {
+    Ok(match (module.replace("numpy._core", "numpy.core").as_str(), name) {
+        ("numpy.core.multiarray", "_reconstruct") => Known::Reconstruct,
+        ("numpy.core.multiarray", "scalar") => Known::Scalar,
+        ("numpy.core.numeric", "_frombuffer") => Known::FromBuffer,
+        ("numpy", "ndarray") => Known::Ndarray,
+        ("numpy", "dtype") => Known::Dtype,
+        ("_codecs", "encode") => Known::Encode,
+        ("builtins" | "__builtin__", "bytes" | "bytearray") => Known::Bytes,
+        ("collections", "OrderedDict") => Known::OrderedDict,
+        _ => {
+            let shown: String = format!("{module}.{name}").chars().filter(|c| !c.is_control()).take(80).collect();
+            return Err(format!("it would run `{shown}`"));
+        }
+    })
+}
+
+/// A long integer of Python: little endian, two's complement.
+fn long(bytes: &[u8]) -> Result<i64, String> {
+    if bytes.len() > 8 {
+        return Err("it holds a whole number of more than 64 bits".to_owned());
+    }
+    let fill = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
+    let mut raw = [fill; 8];
+    raw[..bytes.len()].copy_from_slice(bytes);
+    Ok(i64::from_le_bytes(raw))
+}
+
+fn pairs(items: &[usize]) -> Result<Vec<(usize, usize)>, String> {
+    let (pairs, rest) = items.as_chunks::<2>();
+    if rest.is_empty() {
+        Ok(pairs.iter().map(|[key, value]| (*key, *value)).collect())
+    } else {
+        Err("a dictionary lacks a value".to_owned())
+    }
+}
+
+fn empty() -> String {
+    "it takes more than it has".to_owned()
+}
+
+fn cut() -> String {
+    "it is truncated".to_owned()
+}
+
+/// The pickle of an array of objects without dimensions that holds a dictionary of two arrays: what `numpy.savez(file, data=d)`
+/// stores of a dictionary `d`. Arrays are little endian; each is its type, shape and bytes.
+pub(super) fn dictionary(fields: &[(&str, &str, &[usize], &[u8])]) -> Vec<u8> {
+    let mut out = vec![0x80, 3];
+    let text = |out: &mut Vec<u8>, text: &str| {
+        out.push(b'X');
+        out.extend((text.len() as u32).to_le_bytes());
+        out.extend(text.as_bytes());
+    };
+    let whole = |out: &mut Vec<u8>, value: u64| {
+        out.extend([0x8a, 9]);
+        out.extend(value.to_le_bytes());
+        out.push(0);
+    };
+    let begin = |out: &mut Vec<u8>, shape: &[usize], descr: &str| {
+        out.extend(b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R(K\x01(");
+        shape.iter().for_each(|&size| whole(out, size as u64));
+        out.extend(b"tcnumpy\ndtype\n");
+        text(out, descr.trim_start_matches(['<', '|']));
+        out.extend(b"\x89\x88\x87R(K\x03");
+        text(out, &descr[..1]);
+        // No fields, no base type; size and alignment are those of the type, but unknown to it for objects (63 is a flag of theirs).
+        out.extend(b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xff");
+        whole(out, if descr == "|O" { 63 } else { 0 });
+        out.extend(b"tb\x89");
+    };
+    begin(&mut out, &[], "|O");
+    out.extend(b"](}(");
+    for (name, descr, shape, bytes) in fields {
+        text(&mut out, name);
+        begin(&mut out, shape, descr);
+        if let Ok(size) = u32::try_from(bytes.len()) {
+            out.push(b'B');
+            out.extend(size.to_le_bytes());
+        } else {
+            // Of protocol 4.
+            out[1] = 4;
+            out.push(0x8e);
+            out.extend((bytes.len() as u64).to_le_bytes());
+        }
+        out.extend(*bytes);
+        out.extend(b"tb");
+    }
+    out.extend(b"uetb.");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dictionary_of_arrays_round_trips() {
+        let values: Vec<u8> = [0.5_f32, -1.0, 2.0, 3.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let pickle = dictionary(&[("x", "<f4", &[2, 2], &values), ("y", "<i8", &[2], &[1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0])]);
+        let read = Pickle::parse(&pickle).expect("own format");
+        let Node::Array(x) = read.root().inner().field("x").expect("there").node() else { panic!("an array") };
+        assert_eq!((x.shape.as_slice(), x.floats("x").expect("numbers")), (&[2, 2][..], vec![0.5, -1.0, 2.0, 3.0]));
+        let Node::Array(y) = read.root().inner().field("y").expect("there").node() else { panic!("an array") };
+        assert_eq!(y.integers("y").expect("whole"), [1, 7]);
+        assert!(read.root().inner().field("z").is_err());
+        for cut in 0..pickle.len() {
+            assert!(Pickle::parse(&pickle[..cut]).is_err(), "{cut}");
+        }
+        for at in 0..pickle.len() {
+            for flip in [1, 0x20, 0x80] {
+                let mut changed = pickle.clone();
+                changed[at] ^= flip;
+                // Whatever comes of it, nothing panics.
+                let _ = Pickle::parse(&changed);
+            }
+        }
+    }
+
+    #[test]
+    fn code_is_refused_by_name() {
+        for program in [
+            &b"cos\nsystem\n(S'echo hello'\ntR."[..],
+            b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x031+1\x85R.",
+            b"\x80\x02csubprocess\nPopen\nq\x00.",
+            b"c__builtin__\ngetattr\n.",
+        ] {
+            let fault = Pickle::parse(program).expect_err("code");
+            assert!(fault.what.contains("it would run `") && fault.help.is_some(), "{fault}");
+        }
+        for program in [&b"\x80\x04Pid\n."[..], b"(i\nos\nsystem\n.", b"\x82\x01.", b"K\x01K\x02R.", b"K\x01}b.", b"r\xff\xff\xff\x7f."] {
+            assert!(Pickle::parse(program).is_err());
+        }
+    }
+
+    #[test]
+    fn old_and_new_protocols_are_read() {
+        // {'a': [1, -2.5, None], b'b': (True, 'x')} by protocols 0, 2 and 5 of Python 3.
+        let zero = b"(dp0\nVa\np1\n(lp2\nI1\naF-2.5\naNas.";
+        let two = b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01]q\x02(K\x01G\xc0\x04\x00\x00\x00\x00\x00\x00NeX\x01\x00\x00\x00bq\x03\x88h\x01\x86q\x04u.";
+        let five = b"\x80\x05\x95\x1f\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01a\x94]\x94(K\x01G\xc0\x04\x00\x00\x00\x00\x00\x00Neu.";
+        for pickle in [&zero[..], &two[..], &five[..]] {
+            let read = Pickle::parse(pickle).expect("sound");
+            let items: Vec<_> = read.root().field("a").expect("there").items().expect("a list").collect();
+            assert_eq!((items[0].whole(), items[1].number(), items.len()), (Some(1), Some(-2.5), 3));
+        }
+    }
+}

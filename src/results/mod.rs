@@ -1,0 +1,6 @@
+//! What results mean: statistics of small samples, and published results to compare with.
+//!
+//! Numbers in, numbers out: it knows neither tables nor where a result is stored.
+
+pub mod published;
+pub mod stats;

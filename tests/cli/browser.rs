@@ -1,0 +1,69 @@
+//! The report in a browser: it opens without a message, sorts, filters, and prints. Skipped, and said, where there is no Chromium.
+
+use crate::space::{SMALL, Space};
+use std::path::Path;
+use std::process::Command;
+
+fn chromium(arguments: &[&str], page: &Path) -> Option<(String, String)> {
+    let program = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success()))?;
+    let profile = tempfile::tempdir().expect("a temporary folder");
+    let output = Command::new(program)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--enable-logging=stderr",
+            "--virtual-time-budget=2000",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(arguments)
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("it starts");
+    Some((String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+/// What a reader does with the page, noted down in its title.
+const READER: &str = r#"<script>
+const table = document.querySelector("table.results");
+const heads = table.tHead.rows[table.tHead.rows.length - 1].cells;
+const rows = () => [...table.tBodies[0].rows].filter((r) => !r.hidden && !r.classList.contains("family")).map((r) => r.cells[0].textContent);
+const notes = [rows().join(",")];
+heads[0].click(); notes.push(rows().join(","));
+heads[0].click(); notes.push(rows().join(","));
+heads[0].click(); notes.push(rows().join(","));
+heads[1].dispatchEvent(new KeyboardEvent("keydown", {key: "Enter"}));
+const values = [...table.tBodies[0].rows].filter((r) => !r.hidden).map((r) => parseFloat(r.cells[1].dataset.sort));
+notes.push(values.every((v, i) => i === 0 || v <= values[i - 1]) ? "falling" : "unsorted");
+const box = document.querySelector("fieldset.filter input");
+box.click(); notes.push(rows().length);
+document.title = notes.join(";");
+</script>"#;
+
+#[test]
+fn the_report_opens_sorts_filters_and_prints() {
+    let space = Space::new();
+    let text = SMALL.replace("[fedavg, ditto]", "[fedavg, ditto, apfl]");
+    space.write("p.yaml", &text);
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    space.run(&["report", "p.yaml", "-o", "report.html", "-q"]).ok();
+    let page = std::fs::read_to_string(space.path("report.html")).expect("a file");
+    space.write("read.html", &page.replace("</body>", &format!("{READER}</body>")));
+    let Some((dom, log)) = chromium(&["--dump-dom"], &space.path("read.html")) else {
+        eprintln!("skipped: there is no chromium");
+        return;
+    };
+    assert!(!log.contains("CONSOLE"), "the browser says something: {log}");
+    let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next()).unwrap_or_default().to_owned();
+    let notes: Vec<&str> = title.split(';').collect();
+    assert_eq!(notes[1], "apfl,ditto,fedavg", "{title}");
+    assert_eq!(notes[2], "fedavg,ditto,apfl", "{title}");
+    assert_eq!(notes[0], notes[3], "the third click restores the table's order: {title}");
+    assert_eq!(&notes[4..], ["falling", "2"], "one row is of the family that was taken away: {title}");
+    let pdf = space.path("report.pdf");
+    chromium(&[&format!("--print-to-pdf={}", pdf.display()), "--no-pdf-header-footer"], &space.path("report.html"));
+    assert!(std::fs::read(&pdf).is_ok_and(|bytes| bytes.starts_with(b"%PDF") && bytes.len() > 10_000), "it prints");
+}

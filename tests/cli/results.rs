@@ -1,0 +1,341 @@
+//! Results: files that tables ask for, statistics, published numbers, exports, reports and plots.
+
+use crate::space::{SMALL, Space};
+use serde_json::{Value, json};
+use std::fs;
+
+const TABLE: &str = "{title: Best test accuracy, rows: algorithm, value: run.test_accuracy.best, over: seed}";
+
+/// The small pipeline with another table, run once.
+fn ran(table: &str) -> Space {
+    let space = Space::new();
+    space.changed("p.yaml", TABLE, table);
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    space
+}
+
+#[test]
+fn formats_of_a_table_are_written_beside_the_pipeline() {
+    let space = Space::new();
+    space.changed(
+        "p.yaml",
+        TABLE,
+        "{rows: algorithm, value: run.test_accuracy.best, over: seed, formats: [latex, csv, json, html, md, term, long, series]}",
+    );
+    let done = space.run(&["run", "p.yaml"]);
+    assert!(done.err.contains("wrote results/small/accuracy.csv and 7 more"), "{}", done.err);
+    let names: Vec<String> =
+        space.files("results").iter().map(|path| path.file_name().expect("a name").to_string_lossy().into_owned()).collect();
+    let want = ["csv", "html", "json", "long.csv", "md", "series.csv", "tex", "txt"].map(|end| format!("accuracy.{end}"));
+    assert_eq!(names, want, "nothing else, no temporary file either");
+    let read = |name: &str| fs::read_to_string(space.path(&format!("results/small/{name}"))).expect("a file");
+    assert_eq!(read("accuracy.txt"), done.ok(), "what is written is what is printed");
+    assert!(read("accuracy.tex").contains("\\bottomrule"));
+    let long = read("accuracy.long.csv");
+    assert_eq!(long.lines().count(), 1 + 4);
+    assert_eq!(read("accuracy.series.csv").lines().count(), 1 + 4 * 3, "rounds 0, 1 and 2");
+
+    // `table` writes them again, unless it is asked for one format.
+    fs::remove_dir_all(space.path("results")).expect("writable");
+    space.run(&["table", "p.yaml", "--format", "md"]).ok();
+    assert!(!space.path("results").exists());
+    space.run(&["table", "p.yaml", "--results", "elsewhere"]).ok();
+    assert_eq!(space.files("elsewhere").len(), 8);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_known_before_anything_runs() {
+    let space = Space::new();
+    space.changed("p.yaml", TABLE, "{rows: algorithm, value: run.test_accuracy.best, over: seed, formats: latex}");
+    space.write("results", "a file where the folder should be");
+    space.run(&["run", "p.yaml"]).fails(4, &["cannot create", "results"]);
+    assert!(space.files("cache/rec").is_empty(), "nothing ran");
+}
+
+#[test]
+fn statistics_say_what_two_seeds_cannot_show() {
+    let space = ran(
+        "{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: {test: wilcoxon, against: fedavg}, ranks: true, headings: family}",
+    );
+    let text = space.run(&["table", "p.yaml"]).ok();
+    for part in
+        ["wilcoxon test, paired by seed", "2 pairs cannot show a difference", "mean rank", "traditional", "at least 6 pairs are needed"]
+    {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let comparison = &json[0]["statistics"]["values"][0]["comparisons"][0];
+    assert_eq!((&comparison["row"], &comparison["against"], &comparison["pairs"]), (&json!("ditto"), &json!("fedavg"), &json!(2)));
+    assert_eq!(json[0]["groups"].as_array().map(Vec::len), Some(2));
+    // The command line asks for the same and more.
+    let shown = space.run(&["table", "small.yaml", "--test", "paired-t", "--against", "best", "--show", "median-range"]).ok();
+    assert!(shown.contains("median [smallest, largest] over 2 values of seed") && shown.contains("chosen by the same numbers"), "{shown}");
+}
+
+#[test]
+fn wrong_statistics_are_refused_before_anything_runs() {
+    let space = Space::new();
+    for (table, words) in [
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: {against: fedavgg}}", "did you mean `fedavg`?"),
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: wilcoxn}", "did you mean `wilcoxon`?"),
+        (
+            "{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: {level: 2}}",
+            "`level` must be a number above 0 and below 1",
+        ),
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: {tests: sign}}", "did you mean `test`?"),
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, show: mean-std}", "did you mean `mean-sd`?"),
+        ("{rows: algorithm, value: run.test_accuracy.mean_last(0), over: seed}", "`mean_last(0)` does not select a measurement"),
+        ("{rows: algorithm, value: run.test_accuracy.at_best(nothing), over: seed}", "does not select a measurement"),
+        ("{rows: algorithm, value: run.test_accuracy.best, over: seed, compare: pfllib-table3}", "did you mean `pfllib-table2`?"),
+    ] {
+        space.changed("p.yaml", TABLE, table);
+        space.run(&["run", "p.yaml"]).fails(3, &[words]);
+    }
+    space.changed("p.yaml", TABLE, "{rows: algorithm, value: run.test_accuracy.best, over: seed, compare: mine.csv}");
+    space.run(&["run", "p.yaml"]).fails(4, &["mine.csv"]);
+    assert!(!space.path("cache/rec").exists(), "nothing ran");
+    space.run(&["table", "small.yaml", "--compare", "pfllib-tabl2"]).fails(2, &["did you mean `pfllib-table2`?"]);
+    space.run(&["table", "small.yaml", "--test", "wilcoxn"]).fails(2, &["wilcoxon"]);
+}
+
+#[test]
+fn selectors_take_the_last_ones_or_the_best_of_another_metric() {
+    let space = ran(
+        "{rows: algorithm, values: [run.test_accuracy.mean_last(2), run.test_accuracy.at_round(1), run.test_accuracy.at_best(train_loss)], over: seed}",
+    );
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let series = space.run(&["table", "p.yaml", "--format", "series"]).ok();
+    let measured: Vec<f64> = series
+        .lines()
+        .filter(|line| line.contains("at_round(1)") && line.contains(",ditto,"))
+        .take(3)
+        .filter_map(|line| line.rsplit(',').next()?.parse().ok())
+        .collect();
+    let cell = |row: &str, value: &str| {
+        let cells = json[0]["cells"].as_array().expect("cells");
+        cells.iter().find(|c| c["row"] == row && c["value"].as_str().is_some_and(|v| v.ends_with(value))).expect("the cell").clone()
+    };
+    assert_eq!(cell("ditto", "at_round(1)")["samples"][0]["value"], json!(measured[1]));
+    let mean = cell("ditto", "mean_last(2)")["samples"][0]["value"].as_f64().expect("a number");
+    assert!((mean - (measured[1] + measured[2]) / 2.0).abs() < 1e-12);
+}
+
+#[test]
+fn published_numbers_stand_beside_with_what_differs() {
+    let space = Space::new();
+    let columns = "source,table,dataset,model,scenario,algorithm,metric,mean,std";
+    space.write(
+        "mine.csv",
+        &format!("{columns}\nme,1,optdigits (first 600),MLP 8 hidden,\"dirichlet alpha=0.5, N=20, rounds=100\",FedAvg,test_acc_pct,50,1\n"),
+    );
+    space.changed(
+        "p.yaml",
+        TABLE,
+        "{rows: algorithm, value: run.test_accuracy.best, over: seed, compare: {tables: [mine.csv], margin: 0.5}}",
+    );
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    let text = space.run(&["table", "p.yaml"]).ok();
+    for part in
+        ["published", "50.00 ± 1.00", "clients 3 instead of 20", "rounds 2 instead of 100", "published: mine.csv with our difference"]
+    {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let cells = json[0]["cells"].as_array().expect("cells");
+    let published: Vec<bool> = cells.iter().map(|cell| cell.get("published").is_some()).collect();
+    assert_eq!(published, [true, false], "only FedAvg is in the file");
+    // A published setting may be named where ours is a stand-in for it.
+    space.changed(
+        "q.yaml",
+        TABLE,
+        "{rows: algorithm, value: run.test_accuracy.best, over: seed, compare: {table: pfllib-table2, settings: {ditto: \"Fashion-MNIST, 4-layer CNN, dirichlet beta=0.1, N=20\"}}}",
+    );
+    let text = space.run(&["table", "q.yaml"]).ok();
+    assert!(text.contains("97.47 ± 0.04") && text.contains("instead of Fashion-MNIST") && text.contains("2023"), "{text}");
+    space.write("mine.csv", "source,table\n");
+    space.run(&["table", "p.yaml"]).fails(3, &["the column `dataset` is missing in line 1 of `mine.csv`"]);
+}
+
+#[test]
+fn a_template_of_ones_own() {
+    let space = ran(TABLE);
+    space.write("mine.j2", "{% for row in tables[0].rows %}{{ row.label }};{% endfor %}");
+    assert_eq!(space.run(&["table", "p.yaml", "--template", "mine.j2"]).ok(), "fedavg;ditto;\n");
+    space.write("bad.j2", "{{ tabls }}");
+    space.run(&["table", "p.yaml", "--template", "bad.j2"]).fails(2, &["the template cannot be used"]);
+}
+
+#[test]
+fn variance_is_split_by_seeds_that_are_swept_apart() {
+    let space = Space::new();
+    let text = SMALL
+        .replace("seed: {range: [0, 2]}", "part: [1, 2]\n    init: [0, 1]\n    batch: [0, 1]")
+        .replace("seed: \"{{ seed + 1 }}\"", "seed: \"{{ part }}\"")
+        .replace("hidden: [8], seed: \"{{ seed }}\"", "hidden: [8], seed: \"{{ init }}\"")
+        .replace("seed: \"{{ seed }}\"}}", "seed: \"{{ batch }}\"}}")
+        .replace(TABLE, "{rows: algorithm, value: run.test_accuracy.last, over: [part, init, batch], statistics: sign}");
+    space.write("p.yaml", &text);
+    let text = space.run(&["run", "p.yaml", "-q"]).ok();
+    assert!(text.contains("Variance by its sources") && text.contains("8 values of part, init, batch"), "{text}");
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let sources = &json[0]["statistics"]["values"][0]["sources"];
+    let factors: Vec<&Value> = sources[0]["components"].as_array().expect("components").iter().map(|c| &c["factor"]).collect();
+    assert_eq!(factors, [&json!("part"), &json!("init"), &json!("batch"), &json!("rest")]);
+}
+
+/// Four algorithms over two degrees of skew, so that there is something of every kind to draw.
+fn swept() -> Space {
+    let space = Space::new();
+    let text = SMALL
+        .replace("algorithm: [fedavg, ditto]", "algorithm: [fedavg, ditto, fedprox, local]\n    alpha: [0.1, 1.0]")
+        .replace("alpha: 0.5,", "alpha: \"{{ alpha }}\",")
+        .replace(
+            TABLE,
+            "{title: Best test accuracy, rows: algorithm, columns: alpha, value: run.test_accuracy.best, over: seed, statistics: sign}",
+        );
+    space.write("p.yaml", &text);
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    space
+}
+
+#[test]
+fn every_kind_of_plot_is_drawn() {
+    let space = swept();
+    let listed = space.run(&["plot", "p.yaml", "-o", "plots"]).ok();
+    for name in [
+        "curves-accuracy-0.1",
+        "curves-accuracy-1.0",
+        "clients-accuracy-0.1",
+        "cost-floats-accuracy-0.1",
+        "cost-gradients-accuracy-1.0",
+        "sweep-accuracy",
+        "critical-accuracy",
+    ] {
+        assert!(listed.contains(&format!("plots/{name}.svg")), "`{name}` is not in\n{listed}");
+        let text = fs::read_to_string(space.path(&format!("plots/{name}.svg"))).expect("a file");
+        assert!(text.starts_with("<?xml") && text.trim_end().ends_with("</svg>") && !text.contains("NaN"), "{name}");
+    }
+    assert_eq!(listed.matches("plots/partition-split-alpha-").count(), 2, "one for each alpha, of the first seed: {listed}");
+    // One drawing goes to standard output or into a file.
+    let svg = space.run(&["plot", "p.yaml", "--kind", "curves", "--column", "0.1"]).ok();
+    assert!(svg.contains("class=\"curve s3\"") && svg.contains("class=\"band s0\""), "four named curves with bands");
+    space.run(&["plot", "p.yaml", "--kind", "sweep", "-o", "one.svg"]).ok();
+    assert!(space.path("one.svg").is_file());
+    space.run(&["plot", "p.yaml", "--kind", "curves", "-o", "one.svg"]).fails(2, &["2 drawings do not fit into one file"]);
+    space.run(&["plot", "p.yaml", "--kind", "curve"]).fails(2, &["curves"]);
+    space.run(&["plot", "p.yaml", "--name", "nothing"]).fails(2, &["its tables are `accuracy`"]);
+    space.run(&["plot", "small.yaml", "--kind", "critical", "--set", "rounds=1"]).fails(2, &["there is nothing to draw"]);
+}
+
+#[test]
+fn a_report_is_one_page_with_everything_in_it() {
+    let space = swept();
+    let said = space.run(&["report", "p.yaml", "-o", "report.html", "--set", "rounds=2"]).ok();
+    assert!(said.starts_with("wrote report.html: 1 table, "), "{said}");
+    let page = fs::read_to_string(space.path("report.html")).expect("a file");
+    for part in [
+        "<title>small</title>",
+        "pflpipe run p.yaml --set rounds=2",
+        "id=\"table-accuracy\"",
+        "data-family=\"traditional\"",
+        "class=\"filter\"",
+        "id=\"figure-critical-accuracy\"",
+        "id=\"figure-partition-split-alpha-0.1--seed-0\"",
+        "sign test, paired by seed",
+        "2 values of seed cannot show a difference at 0.05",
+        "dataset: {name: optdigits, limit: 600}",
+        "run[algorithm=ditto, alpha=0.1, seed=0]",
+    ] {
+        assert!(page.contains(part), "`{part}` is not in the page");
+    }
+    for external in ["http://", "https://", " src=", "@import", "url("] {
+        assert!(!page.contains(external), "`{external}` would load something");
+    }
+    // Equal results give equal pages; a run gives its own.
+    space.run(&["report", "p.yaml", "-o", "again.html", "--set", "rounds=2", "-q"]).ok();
+    assert_eq!(fs::read_to_string(space.path("again.html")).expect("a file"), page);
+    let run = space.run(&["runs", "--output", "quiet"]).ok();
+    space.run(&["report", run.trim(), "-o", "run.html"]).ok();
+    space.write("mine.j2", "{{ title }}: {{ sections | length }}");
+    space.run(&["report", "p.yaml", "-o", "mine.txt", "--template", "mine.j2"]).ok();
+    assert_eq!(fs::read_to_string(space.path("mine.txt")).expect("a file"), "small: 1\n");
+    space.run(&["report", "p.yaml", "-o", "no/such/folder.html"]).fails(4, &["cannot write into `no/such`"]);
+}
+
+#[test]
+fn a_report_of_unfinished_results_says_so() {
+    let space = Space::new();
+    space.run(&["run", "small.yaml", "--where", "algorithm == \"fedavg\"", "-q"]).ok();
+    space.run(&["report", "small.yaml", "-o", "r.html"]).ok();
+    let page = fs::read_to_string(space.path("r.html")).expect("a file");
+    assert!(page.contains("2 of 4 samples missing") && page.contains("no result"), "partial tables are whole pages");
+}
+
+#[test]
+fn two_runs_are_compared_by_inputs_and_results() {
+    let space = Space::new();
+    let newest = || space.run(&["runs", "--output", "quiet", "-n", "1"]).ok().trim().to_owned();
+    space.run(&["run", "small.yaml", "-q"]).ok();
+    let first = newest();
+    space.changed("small.yaml", "hidden: [8]", "hidden: [9]");
+    space.run(&["run", "small.yaml", "-q", "--where", "algorithm == \"ditto\""]).ok();
+    let second = newest();
+    assert_ne!(first, second);
+    let text = space.run(&["runs", "diff", &first, &second]).ok();
+    for part in [
+        "- ",
+        "hidden: [8]",
+        "+ ",
+        "--where",
+        "Stages: 3 with equal keys, 4 with others, 2 only in A, 0 only in B",
+        "net[seed=0] and 1 other stage: hidden: [8] -> [9]",
+        "Results: 0 cells the same, 2 not",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let json = space.run(&["runs", "diff", &first, &second, "--output", "json"]).json();
+    let changed = json["results"]["changed"].as_array().expect("cells");
+    assert_eq!(changed.len(), 2);
+    assert!(changed[1]["after"].is_null() || changed[0]["after"].is_null(), "fedavg is only in the first");
+    assert!(space.run(&["runs", "diff", &first, &first]).ok().contains("Results: all 2 cells are the same"));
+    space.run(&["runs", "diff", &first, "nothing"]).fails(2, &["is neither a file nor a run"]);
+}
+
+#[test]
+fn a_run_is_watched_until_it_ends() {
+    let space = Space::new();
+    let mut child =
+        space.program(&["run", "small.yaml", "-q", "--set", "rounds=60"]).stdout(std::process::Stdio::null()).spawn().expect("it starts");
+    let begun = std::time::Instant::now();
+    while space.run(&["runs", "--output", "quiet"]).out.trim().is_empty() {
+        assert!(begun.elapsed().as_secs() < 60, "the run does not begin");
+    }
+    let text = space.run(&["watch", "--interval", "0.05", "--tables"]).ok();
+    assert!(child.wait().expect("it ends").success());
+    let last = text.rsplit("\nrun ").next().unwrap_or_default();
+    assert!(last.contains("of small: done after") && last.contains("9 of 9 stages: 9 done"), "{text}");
+    assert!(last.contains("Best test accuracy"), "{text}");
+    let json = space.run(&["watch", "--once", "--output", "json"]).json();
+    assert_eq!(json["counts"]["done"], 9);
+    assert_eq!(json["stages"].as_array().map(Vec::len), Some(9));
+}
+
+#[test]
+fn a_log_is_followed_to_its_end() {
+    let space = Space::new();
+    space.run(&["run", "small.yaml", "-q"]).ok();
+    let stage = "run[algorithm=ditto, seed=0]";
+    let whole = space.run(&["logs", stage]).ok();
+    assert!(!whole.is_empty());
+    assert_eq!(space.run(&["logs", "-f", stage]).ok(), whole, "a stage that has ended is not waited for");
+    // A run of another process: what it writes comes as it is written.
+    let mut child =
+        space.program(&["run", "small.yaml", "-q", "--set", "rounds=80"]).stdout(std::process::Stdio::null()).spawn().expect("it starts");
+    let begun = std::time::Instant::now();
+    while space.run(&["runs", "--output", "quiet"]).out.lines().count() < 2 {
+        assert!(begun.elapsed().as_secs() < 60, "the run does not begin");
+    }
+    let followed = space.run(&["logs", "-f", stage]);
+    assert!(child.wait().expect("it ends").success());
+    assert!(!followed.ok().is_empty());
+}
