@@ -6,8 +6,8 @@ use super::kernels::{AddScaled, Term, Update};
 use super::real::Real;
 use super::simd::{WithSimd, dispatch};
 use crate::base::{Fault, Outcome};
-use smallvec::SmallVec;
 use pulp::Simd;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// A term that is added to the gradient before the step. Slices are flat and as long as the parameters.
