@@ -170,7 +170,8 @@ fn fedfomo() {
     let trained = |label: usize| (0..4).fold(W, |w, _| step(&w, label));
     let (own, other) = (trained(1), trained(0));
     let loss = |w: &Six| -crate::hand::softmax(w)[0].ln();
-    let gain = |w: &Six| (loss(&W) - loss(w)) / square(&plus(w, -1.0, &W)).sqrt();
+    // PFLlib adds 1e-5 to each distance.
+    let gain = |w: &Six| (loss(&W) - loss(w)) / (square(&plus(w, -1.0, &W)).sqrt() + 1e-5);
     let params = json!({"variant": "pfllib", "models": 2, "validation": 0.2});
     let labels: &[&[u32]] = &[&[1, 1, 1, 1, 0], &[0, 0, 0, 0, 0]];
     let done = run(&case("fedfomo", params), labels, json!({"rounds": 2}));
