@@ -23,6 +23,7 @@ mod memory;
 mod message;
 mod new;
 mod output;
+mod pfllib;
 mod plan;
 mod plot;
 mod progress;

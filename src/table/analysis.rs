@@ -286,7 +286,7 @@ fn power(comparisons: &[Comparison], wanted: &Wanted, notes: &mut Vec<String>) {
         Some(least) if (least * factor as f64).min(1.0) > wanted.level => {
             let needed = paired::least_pairs(wanted.test, wanted.level / factor as f64);
             let correction = if factor > 1 {
-                format!(", {} after Holm's correction over {factor} comparisons", number((least * factor as f64).min(1.0)))
+                format!(", which Holm's correction over {factor} comparisons makes {}", number((least * factor as f64).min(1.0)))
             } else {
                 String::new()
             };
@@ -410,7 +410,11 @@ mod tests {
         let found = analysis("a x 0.1 0.2 0.3\nb x 0.9 0.8 0.7\nc x 0.5 0.6 0.65", &Wanted::default());
         assert!(found.values[0].comparisons.iter().all(|c| c.verdict == Verdict::Undecided));
         assert!(found.notes[0].starts_with("3 pairs cannot show a difference"), "{:?}", found.notes);
-        assert!(found.notes[0].contains("is 0.25, which Holm's correction over 2 comparisons makes 0.5; at least 7 pairs"), "{:?}", found.notes);
+        assert!(
+            found.notes[0].contains("is 0.25, which Holm's correction over 2 comparisons makes 0.5; at least 7 pairs"),
+            "{:?}",
+            found.notes
+        );
     }
 
     #[test]
