@@ -156,7 +156,7 @@ fn beside(table: &Table, layout: &Layout, compare: &Compare, project: &Project) 
 }
 
 /// The setup of a training, from its own parameters and those of the stages that it reads.
-fn setup(plan: &Plan, node: NodeId) -> Setup {
+pub(super) fn setup(plan: &Plan, node: NodeId) -> Setup {
     let params = plan.node(node).params.to_map();
     let input = |slot: &str| plan.node(node).inputs.iter().find(|input| &*input.slot == slot).map(|input| input.node);
     let of = |id: Option<NodeId>| id.map(|id| plan.node(id).params.to_map()).unwrap_or_default();

@@ -24,6 +24,7 @@ mod memory;
 mod message;
 mod new;
 mod output;
+mod pfllib;
 mod plan;
 mod plot;
 mod progress;

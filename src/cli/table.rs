@@ -7,7 +7,7 @@ use super::gather;
 use super::load::{self, Project};
 use super::memory::Memory;
 use super::output::{Answer, Text, Verbatim};
-use super::{Reply, Stop, status};
+use super::{Reply, Stop, pfllib, status};
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::plan::decide;
@@ -70,6 +70,9 @@ pub(super) struct Args {
     /// The folder of the files that the tables' `formats` ask for [default: `results` beside the pipeline]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
+    /// Write PFLlib's result files (.h5), one for each training behind the tables, into this folder instead of a table
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "template", "out"])]
+    pfllib: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
@@ -80,6 +83,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let layouts = layouts(&project, args)?;
     let layouts: Vec<&Layout> = layouts.iter().collect();
     annotate::check(&project, &layouts)?;
+    if let Some(folder) = &args.pfllib {
+        return files(&project, &layouts, folder, context);
+    }
     // Opened before anything is computed, so that a path that cannot be written is known at once.
     let out = args.out.as_deref().map(|path| Ok::<_, Fault>((path, create(path)?))).transpose()?;
     let tables = tables(&project, &layouts, store.as_ref(), context)?;
@@ -102,6 +108,19 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     if !asked_for_one {
         annotate::write(&tables, &layouts, &annotate::folder(&project, args.results.as_deref()), context)?;
     }
+    Ok(0)
+}
+
+/// Writes the result files of another program.
+fn files(project: &Project, layouts: &[&Layout], folder: &Path, context: &mut Context<'_>) -> Reply {
+    let store = context.needed_store()?;
+    let memory = Memory::of(Some(&store));
+    let decisions = decide(&project.plan, &memory, &|_| false);
+    let found = gather::found(&project.plan, &decisions, Some(&store));
+    let paths = pfllib::write(project, layouts, &found, &store, folder)?;
+    context.pass_warnings(&store);
+    let text: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
+    context.show(&Text { quiet: text.clone(), text, json: pfllib::told(&paths) })?;
     Ok(0)
 }
 

@@ -2,5 +2,6 @@
 //!
 //! Numbers in, numbers out: it knows neither tables nor where a result is stored.
 
+pub mod h5;
 pub mod published;
 pub mod stats;

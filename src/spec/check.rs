@@ -110,6 +110,9 @@ impl Checker<'_> {
                         own.insert(name.to_owned(), value);
                     }
                 }
+                // An expression may choose the variant, and leave out by none what another one has.
+                None if value.is_null()
+                    && shape.tag.iter().flat_map(|tag| &tag.variants).any(|v| v.fields.iter().any(|f| f.name == name)) => {}
                 None => self.unknown(shape, selected, unknown_variant, key, prefix),
             }
         }

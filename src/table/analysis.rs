@@ -286,7 +286,7 @@ fn power(comparisons: &[Comparison], wanted: &Wanted, notes: &mut Vec<String>) {
         Some(least) if (least * factor as f64).min(1.0) > wanted.level => {
             let needed = paired::least_pairs(wanted.test, wanted.level / factor as f64);
             let correction = if factor > 1 {
-                format!(", {} after Holm's correction over {factor} comparisons", number((least * factor as f64).min(1.0)))
+                format!(", which Holm's correction over {factor} comparisons makes {}", number((least * factor as f64).min(1.0)))
             } else {
                 String::new()
             };

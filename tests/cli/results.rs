@@ -339,3 +339,28 @@ fn a_log_is_followed_to_its_end() {
     assert!(child.wait().expect("it ends").success());
     assert!(!followed.ok().is_empty());
 }
+
+#[test]
+fn pfllibs_result_files_are_read_back_by_h5py() {
+    let space = Space::new();
+    space.run(&["run", "small.yaml", "-q"]).ok();
+    let listed = space.run(&["table", "small.yaml", "--pfllib", "h5"]).ok();
+    let names: Vec<String> =
+        space.files("h5").iter().map(|path| path.file_name().expect("a name").to_string_lossy().into_owned()).collect();
+    let want = ["Ditto_test_0", "Ditto_test_1", "FedAvg_test_0", "FedAvg_test_1"].map(|end| format!("optdigits--first-600_{end}.h5"));
+    assert_eq!(names, want, "{listed}");
+    let read = "import h5py, sys\nf = h5py.File(sys.argv[1], 'r')\nprint(sorted(f), f['rs_test_acc'].shape, repr(float(max(f['rs_test_acc'][()]))))";
+    let output = std::process::Command::new("python3")
+        .args(["-c", read, "h5/optdigits--first-600_Ditto_test_0.h5"])
+        .current_dir(space.path("."))
+        .output();
+    let Some(output) = output.ok().filter(|output| output.status.success()) else {
+        eprintln!("skipped: there is no Python with h5py");
+        return;
+    };
+    let json = space.run(&["table", "small.yaml", "--output", "json"]).json();
+    let best =
+        json[0]["cells"].as_array().expect("cells").iter().find(|c| c["row"] == "ditto").expect("ditto")["samples"][0]["value"].to_string();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(said.trim(), format!("['rs_test_acc', 'rs_test_auc', 'rs_train_loss'] (3,) {best}"));
+}
