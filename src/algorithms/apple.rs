@@ -25,6 +25,14 @@ pub(crate) struct Apple {
     product: Option<Product>,
     start: Option<Start>,
     timing: Option<Timing>,
+    core_rate: Option<CoreRate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CoreRate {
+    TimesClients,
+    Plain,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -128,7 +136,10 @@ impl Apple {
         let Client { id, model, state: Relations { p, .. }, .. } = client;
         let world = trainer.world;
         let samples: f64 = world.shards.iter().map(|shard| shard.train.len() as f64).sum();
-        let rate = world.settings.learning_rate * cores.len() as f64;
+        let rate = match self.variant.choose(self.core_rate, CoreRate::TimesClients, CoreRate::Plain) {
+            CoreRate::TimesClients => world.settings.learning_rate * cores.len() as f64,
+            CoreRate::Plain => f64::from(trainer.rate()),
+        };
         let pull = self.mu * self.pull(trainer.round(), world.settings.rounds);
         let mut next = Params::zeros(model.params.len());
         mix(&mut next, cores, p);
@@ -166,14 +177,18 @@ impl Algorithm for Apple {
             paper: "Luo, Wu, Adapt to Adaptation: Learning Personalization for Cross-Silo Federated Learning, IJCAI 2022",
             year: 2022,
             personal: "relations p_c and the mixture W_c",
-            rule: "W = sum_i p_c[i] m_i; each step at client c: m_c <- m_c - lr N p_c[c] grad(W); \
+            rule: "W = sum_i p_c[i] m_i; each step at client c: m_c <- m_c - lr p_c[c] grad(W); \
                    p_c[i] <- p_c[i] - eta_2 (<grad(W), m_i> + r(t) mu (p_c[i] - n_i/n)), r a cosine from 1 to 0 in L T rounds; m_c goes to \
                    the server",
             differences: "in PFLlib all clients train in every round, one after the other on the same cores, and hand on their last mixture \
                           instead of their core (`cores: shared`); it divides the inner product by tensor sizes, so that p hardly moves \
                           (`product: mean`), starts p at 1/N (`start: uniform`, the authors at n_i/n) and applies r(t) a round late \
-                          (`timing: late`). The default is `paper`, because p is frozen in PFLlib's. The factor N of the rate is PFLlib's; \
-                          decay does not act on it. The authors' default schedule is exponential",
+                          (`timing: late`). The default is `paper`, because p is frozen in PFLlib's. PFLlib multiplies the learning rate \
+                          of the core by N (`core_rate: times-clients`), which suits p = 1/N; where p_c[c] is learned and nears 1, the \
+                          mixture would move at N times the rate and diverge. The authors' default schedule is exponential, they use \
+                          momentum and batches of 256. Nothing makes p sum to 1, and once its pull has ended nothing holds it: with small \
+                          batches, which give more steps a round, eta_2 = 0.001 may diverge (seen with batches of 10 at lr = 0.05; 0.0005 \
+                          did not)",
             fields: vec![
                 Variant::Paper.field(),
                 Field::with("relation_rate", Type::non_negative(), 0.001, "Learning rate of the relations.")
@@ -205,8 +220,16 @@ impl Algorithm for Apple {
                     Type::Choice(&[("late", "that of the round before, as PFLlib"), ("current", "that of the round, as the paper")]),
                     "Which round's weight the pull has.",
                 ),
+                Field::optional(
+                    "core_rate",
+                    Type::Choice(&[
+                        ("times-clients", "N times the learning rate, without its decay, as PFLlib"),
+                        ("plain", "the learning rate, as the paper and the authors"),
+                    ]),
+                    "The learning rate of the core.",
+                ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -287,7 +310,17 @@ mod tests {
     use super::*;
 
     fn apple(variant: Variant) -> Apple {
-        Apple { variant, relation_rate: 0.1, mu: 1.0, schedule: 0.5, cores: None, product: None, start: None, timing: None }
+        Apple {
+            variant,
+            relation_rate: 0.1,
+            mu: 1.0,
+            schedule: 0.5,
+            cores: None,
+            product: None,
+            start: None,
+            timing: None,
+            core_rate: None,
+        }
     }
 
     #[test]

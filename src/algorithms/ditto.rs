@@ -50,7 +50,7 @@ impl Algorithm for Ditto {
                     .from("lambda", "the authors' run scripts (Fashion-MNIST, Vehicle)"),
                 Field::with("personal_epochs", Type::at_least(0), 1, "Epochs on the personal model in each round.").from("s", "PFLlib"),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 

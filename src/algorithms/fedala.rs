@@ -92,7 +92,8 @@ impl Algorithm for FedAla {
                 .from("p", "the authors' script; the paper counts layers"),
                 Field::with("threshold", Type::positive(), 0.1, "Standard deviation of the last ten losses at which the first merge ends.")
                     .from("", "the authors' code"),
-                Field::with("max_start_epochs", Type::at_least(1), 1000, "The most passes of the first merge."),
+                Field::with("max_start_epochs", Type::at_least(1), 1000, "The most passes of the first merge.")
+                    .from("-", "judged: the authors set no limit"),
                 Field::optional(
                     "merges",
                     Type::Choice(&[("all", "every client in every round, as PFLlib"), ("cohort", "the selected clients, as the paper")]),

@@ -35,16 +35,19 @@ impl Algorithm for FedBn {
             personal: "scale and shift of the normalisation layers",
             rule: "FedAvg, but a client keeps its own normalisation parameters; without normalisation layers it is FedAvg",
             differences: "PFLlib keeps what has `bn` in its name (`match: name`), which misses the layers of some models; the default \
-                          `module` keeps every normalisation layer, as the paper means it",
-            fields: vec![Field::with(
-                "match",
-                Type::Choice(&[
-                    ("module", "every normalisation layer stays local, as the paper"),
-                    ("name", "parameters with `bn` in their name stay local, as PFLlib"),
-                ]),
-                "module",
-                "How the local layers are found.",
-            )],
+                          `module` keeps every normalisation layer, as the paper means it. On a network without such layers it is FedAvg",
+            fields: vec![
+                Field::with(
+                    "match",
+                    Type::Choice(&[
+                        ("module", "every normalisation layer stays local, as the paper"),
+                        ("name", "parameters with `bn` in their name stay local, as PFLlib"),
+                    ]),
+                    "module",
+                    "How the local layers are found.",
+                )
+                .from("-", "the paper"),
+            ],
             revision: 1,
         }
     }

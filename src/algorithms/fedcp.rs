@@ -3,7 +3,6 @@
 
 use super::shared::heads;
 use super::shared::mmd::mmd;
-use super::shared::newcomers;
 use super::shared::normed::{Norm, Normed, twice};
 use crate::base::Outcome;
 use crate::engine::tape::{Graph, Head, Loss, Traced, constant, cross_entropy, known};
@@ -115,11 +114,11 @@ impl FedCp {
         cross_entropy(logits, labels) + known(features, apart, gradient) * self.lambda
     }
 
-    /// The difference of two Gumbel variables for each of `count` choices.
+    /// For each choice the difference of two Gumbel variables, which is logistic.
     fn noise(trainer: &mut Trainer<'_>, rows: usize, width: usize) -> Vec<f32> {
-        let mut noise = vec![0.0; 2 * rows * width];
-        trainer.noise(NoiseKind::Gumbel, &mut noise);
-        noise.chunks_exact(2 * width).flat_map(|row| row[..width].iter().zip(&row[width..]).map(|(own, other)| own - other)).collect()
+        let mut noise = vec![0.0; rows * width];
+        trainer.noise(NoiseKind::Logistic, &mut noise);
+        noise
     }
 }
 
@@ -140,12 +139,13 @@ impl Algorithm for FedCp {
                    base, h_g the frozen global head, and p = softmax over two choices of the policy network on r * v/||v|| plus Gumbel \
                    noise; then h_g <- (h + h_g)/2; base, h_g and policy are averaged as FedAvg; v is the sum over classes of h's weights",
             differences: "the Gumbel noise acts in evaluation too, as in PFLlib. PFLlib applies neither its drop rate nor its decay of the \
-                          learning rate to this method; here both act",
+                          learning rate to this method; here both act. A new client takes global base and head without the policy; PFLlib \
+                          has none",
             fields: vec![
                 Field::with("lambda", Type::non_negative(), 5.0, "Weight of the discrepancy between local and global features.")
                     .from("lambda", "the authors' run script"),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -163,7 +163,6 @@ impl Algorithm for FedCp {
     }
 
     fn setup(&self, world: &World, server: &mut Server<Policy>, clients: &mut [Client<Own>]) -> Outcome<()> {
-        newcomers::refuse(world, "fedcp")?;
         let width = world.network().features();
         let policy = Some(Normed::start(world, "policy", width, 2 * width)?);
         let global_head = Some(heads::alone(&world.initial)?);
@@ -281,6 +280,12 @@ impl Algorithm for FedCp {
 
     fn softmax_auc(&self, _: usize) -> bool {
         true
+    }
+
+    /// Global base and head are a whole model, which is fine-tuned like any other.
+    fn adopt(&self, _: &mut Trainer<'_>, server: &Server<Policy>, client: &mut Client<Own>) -> Outcome<()> {
+        copy_layers(&mut client.model, &server.global, |_| true);
+        Ok(())
     }
 
     /// The reference measures no training loss.

@@ -1,7 +1,6 @@
 //! FedGC: clients own different classes and private class embeddings, which the server pushes apart.
 
 use super::shared::flat::dot;
-use super::shared::newcomers;
 use super::shared::variant::Variant;
 use crate::base::{Fault, Outcome};
 use crate::engine::update::add_scaled;
@@ -162,7 +161,8 @@ impl Algorithm for FedGc {
                           pass that drops the last batch, so that a rare one may be missed and is then trained as the first \
                           (`classes: drop-last`), and counts a test sample of an absent class as the first one (`absent: first`). It \
                           fails when everybody owns every class (here nothing is pushed) and on overflow (here the exponents are shifted), \
-                          leaves test batches of one sample out of its AUC, and moves running statistics once before the first round",
+                          leaves test batches of one sample out of its AUC, and moves running statistics once before the first round. A new \
+                          client takes the base and starts a head for all classes; PFLlib crashes",
             fields: vec![
                 Variant::Pfllib.field(),
                 Field::with("lambda", Type::non_negative(), 1.0, "Rate of the server's step, as a multiple of the learning rate.")
@@ -194,7 +194,6 @@ impl Algorithm for FedGc {
     }
 
     fn setup(&self, world: &World, server: &mut Server<Heads>, clients: &mut [Client<Owned>]) -> Outcome<()> {
-        newcomers::refuse(world, "fedgc")?;
         let (width, base) = (world.network().features(), world.layout().base());
         let mut nets: BTreeMap<usize, Arc<Network>> = BTreeMap::new();
         for client in clients {

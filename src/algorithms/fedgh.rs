@@ -1,14 +1,13 @@
 //! FedGH: personal bases and one head, which the server trains on the clients' class prototypes.
 
 use super::shared::heads;
-use super::shared::newcomers;
 use super::shared::prototypes::Prototypes;
 use crate::base::Outcome;
 use crate::engine::update::sgd;
 use crate::engine::{Entry, Layout, Model, Part, Parts};
 use crate::fl::state::Floats;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -57,7 +56,7 @@ impl Algorithm for FedGh {
             differences: "in PFLlib the server's head is the very object that client 0 trains, so that in its rounds the server goes on from \
                           client 0's head (`header: client0`, the default); in the paper it goes on from its own (`server`). PFLlib's \
                           default server rate 1 tends to diverge. Lost uploads are lost here, where PFLlib ignores its drop rate for this \
-                          method",
+                          method. A new client takes the head, as with LG-FedAvg; PFLlib has none",
             fields: vec![
                 Field::with("server_learning_rate", Type::positive(), 0.01, "Step of the server's training.").from("eta_omega", "HtFLlib"),
                 Field::with(
@@ -68,7 +67,8 @@ impl Algorithm for FedGh {
                     ]),
                     "client0",
                     "From which head the server's training starts.",
-                ),
+                )
+                .from("-", "PFLlib"),
             ],
             revision: 1,
         }
@@ -86,10 +86,6 @@ impl Algorithm for FedGh {
         upload.visit(&mut floats);
         // Each class mean travels with its class.
         Traffic { down: layout.head().len() as u64, up: floats.total + upload.0.iter().count() as u64 }
-    }
-
-    fn setup(&self, world: &World, _: &mut Server<()>, _: &mut [Client<Known>]) -> Outcome<()> {
-        newcomers::refuse(world, "fedgh")
     }
 
     fn upload(&self, trainer: &mut Trainer<'_>, _: &Server<()>, client: &mut Client<Known>) -> Outcome<Known> {

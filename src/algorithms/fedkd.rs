@@ -2,10 +2,9 @@
 
 use super::shared::distillation::{divergence, divergence_of};
 use super::shared::variant::Variant;
+use crate::base::Outcome;
 use crate::base::numerics::low_rank::Spectrum;
-use crate::base::{Fault, Outcome};
-use crate::engine::tape::{Graph, Leaf, Loss, StepTape, cross_entropy, linear};
-use crate::engine::update::clip;
+use crate::engine::tape::{Graph, Loss, StepTape, cross_entropy};
 use crate::engine::{Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
 use crate::fl::{
     Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor, World,
@@ -99,20 +98,19 @@ impl FedKd {
         self.t_start + round as f64 / rounds.saturating_sub(1).max(1) as f64 * (self.t_end - self.t_start)
     }
 
-    /// How many of the singular values, of which `squares` holds the sums of squares, hold `energy`.
-    fn kept(&self, squares: &[f64], energy: f64) -> usize {
-        let total: f64 = squares.iter().sum();
+    /// How many of `all` singular values hold `energy` of the `total`; `squares` holds the sums of squares of the greatest.
+    fn kept(&self, squares: &[f64], total: f64, all: usize, energy: f64) -> usize {
         let mut sum = 0.0;
         let sums = squares.iter().map(|square| {
             sum += square;
             sum
         });
         match self.variant.choose(self.rank, Rank::Pfllib, Rank::Full) {
-            Rank::Full => sums.take_while(|sum| *sum < energy * total).count().saturating_add(1).min(squares.len()),
+            Rank::Full => sums.take_while(|sum| *sum < energy * total).count().saturating_add(1).min(all),
             // All of them are never allowed; where that would be needed, nothing is sent.
             Rank::Pfllib => {
                 let short = sums.take_while(|sum| *sum <= energy * total).count() + 1;
-                if short < squares.len() { short } else { 0 }
+                if short < all { short } else { 0 }
             }
         }
     }
@@ -130,18 +128,22 @@ impl FedKd {
                 }
             };
             let mut values = layout.export(params, entry);
-            let spectra: Option<Vec<Spectrum>> = values.chunks_exact(rows * columns).map(|m| Spectrum::of(m, rows, columns)).collect();
-            let spectra = spectra.unwrap_or_default();
-            let mut squares = vec![0.0; rows.min(columns)];
+            let matrices = values.chunks_exact(rows * columns);
+            // The kernels of a convolution count together, so that all their singular values matter.
+            let single = matrices.len() == 1;
+            let spectrum = |m: &[f32]| if single { Spectrum::holding(m, rows, columns, energy) } else { Spectrum::of(m, rows, columns) };
+            let spectra = matrices.map(spectrum).collect::<Option<Vec<Spectrum>>>().unwrap_or_default();
+            let mut squares = vec![0.0; spectra.first().map_or(0, |spectrum| spectrum.squares.len())];
             for spectrum in &spectra {
                 squares.iter_mut().zip(&spectrum.squares).for_each(|(sum, square)| *sum += square);
             }
+            let total = spectra.iter().map(|spectrum| spectrum.total).sum();
             // Nothing to cut in zeros; a diverged tensor has no singular values.
-            if squares.iter().all(|square| *square == 0.0) {
+            if total == 0.0 {
                 floats += entry.range.len() as u64;
                 continue;
             }
-            let rank = self.kept(&squares, energy);
+            let rank = self.kept(&squares, total, rows.min(columns), energy);
             for (matrix, spectrum) in values.chunks_exact_mut(rows * columns).zip(&spectra) {
                 spectrum.truncate(matrix, rank);
             }
@@ -173,10 +175,10 @@ impl FedKd {
 
 /// The sum of both losses: s + (KL to the student + KL to the teacher + twice the distance of the features) / s, where s is the sum
 /// of both cross-entropies.
-fn mutual(graphs: &[Graph], labels: &[u32], bridge: &Leaf) -> Loss {
-    let [teacher, student] = graphs else { unreachable!("the joint graph has a teacher and a student") };
+fn mutual(graphs: &[Graph], labels: &[u32]) -> Loss {
+    let [teacher, student, bridge] = graphs else { unreachable!("the joint graph has a teacher, a student and the map") };
     let right = cross_entropy(teacher.logits(), labels) + cross_entropy(student.logits(), labels);
-    let distance = teacher.features() - linear(student.features(), bridge.traced(), None);
+    let distance = teacher.features() - bridge.head(student.features());
     let close =
         divergence(teacher.logits(), student.logits()) + divergence(student.logits(), teacher.logits()) + distance.square().mean() * 2.0;
     close / right.retaped::<StepTape>() + right
@@ -201,7 +203,7 @@ impl Algorithm for FedKd {
             differences: "PFLlib never keeps all singular values: where the share would need the last one it sends zeros, which wipes out \
                           small heads and 3x3 kernels (`rank: pfllib`); so `paper` is the default here. The paper compresses the change \
                           of a round (`compresses: updates`), PFLlib the weights. PFLlib misreads layers with three outputs; here they \
-                          are ordinary. Both ends of a round count the upload's floats as the download's",
+                          are ordinary. Both ends of a round count the upload's floats as the download's. A new client takes the student",
             fields: vec![
                 Variant::Paper.field(),
                 Field::optional("student_learning_rate", Type::positive(), "Learning rate of the student; absent: the clients' own.")
@@ -223,7 +225,7 @@ impl Algorithm for FedKd {
                     "What is compressed.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -262,18 +264,15 @@ impl Algorithm for FedKd {
         let teacher = &mut client.model;
         (teacher.training, student.training) = (true, true);
         let mut optimisers = [trainer.optimiser(), trainer.optimiser(), trainer.optimiser()];
-        let (width, rate, student_rate) = (teacher.net.features(), trainer.rate(), self.student_rate(trainer));
+        let student_rate = self.student_rate(trainer);
+        let objective = Objective::joint(|graphs, labels| Ok(mutual(graphs, labels)));
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
-                let map = Leaf::new(bridge.params.to_vec(), width, width);
-                let objective = Objective::joint(|graphs, labels| Ok(mutual(graphs, labels, &map)));
-                trainer.gradients(&mut [&mut *teacher, &mut *student], batch, &objective, Parts::All)?;
+                trainer.gradients(&mut [&mut *teacher, &mut *student, &mut *bridge], batch, &objective, Parts::All)?;
                 let [for_teacher, for_student, for_map] = &mut optimisers;
                 trainer.apply(0, teacher, Update::new(for_teacher).clip(CLIP));
                 trainer.apply(1, student, Update::new(for_student).clip(CLIP).rate(student_rate));
-                let mut gradient = map.gradient();
-                clip(&mut [&mut gradient], CLIP);
-                for_map.step(&mut bridge.params, &gradient, rate, 0..width * width, &[]);
+                trainer.apply(2, bridge, Update::new(for_map).clip(CLIP).undecayed());
                 Ok(())
             })?;
         }
@@ -332,9 +331,12 @@ impl Algorithm for FedKd {
         client.model.training = false;
     }
 
-    fn adopt(&self, _: &mut Trainer<'_>, _: &Server<Sent>, _: &mut Client<Apprentice>) -> Outcome<()> {
-        Err(Fault::stage("new clients are not defined for `fedkd`")
-            .help("set `new_clients: 0`: a teacher comes from a client's own training"))
+    /// The student is of the teacher's kind.
+    fn adopt(&self, _: &mut Trainer<'_>, server: &Server<Sent>, client: &mut Client<Apprentice>) -> Outcome<()> {
+        if let Some(student) = &server.state.0 {
+            client.model.params = student.clone();
+        }
+        Ok(())
     }
 }
 
@@ -349,10 +351,11 @@ mod tests {
     #[test]
     fn pfllib_sends_nothing_where_the_last_singular_value_is_needed() {
         let squares = [8.0, 1.0, 1.0];
-        assert_eq!([0.5, 0.85, 0.95, 1.0].map(|energy| kd(Variant::Paper).kept(&squares, energy)), [1, 2, 3, 3]);
-        assert_eq!([0.5, 0.85, 0.95, 1.0].map(|energy| kd(Variant::Pfllib).kept(&squares, energy)), [1, 2, 0, 0]);
+        let kept = |variant, energy| kd(variant).kept(&squares, 10.0, 3, energy);
+        assert_eq!([0.5, 0.85, 0.95, 1.0].map(|energy| kept(Variant::Paper, energy)), [1, 2, 3, 3]);
+        assert_eq!([0.5, 0.85, 0.95, 1.0].map(|energy| kept(Variant::Pfllib, energy)), [1, 2, 0, 0]);
         // A single singular value is never sent.
-        assert_eq!(kd(Variant::Pfllib).kept(&[1.0], 0.1), 0);
+        assert_eq!(kd(Variant::Pfllib).kept(&[1.0], 1.0, 1, 0.1), 0);
     }
 
     #[test]

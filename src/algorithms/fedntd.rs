@@ -56,7 +56,8 @@ impl Algorithm for FedNtd {
                     ]),
                     "static",
                     "What the sum of the models is divided by; differs only when uploads are lost or the cohort size is drawn.",
-                ),
+                )
+                .from("|S|", "PFLlib"),
             ],
             revision: 1,
         }

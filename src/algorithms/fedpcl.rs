@@ -164,7 +164,7 @@ impl Algorithm for FedPcl {
                 ),
                 Field::with("clip", Type::positive(), 10.0, "Greatest Euclidean norm of the gradient.").from("", "PFLlib"),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -273,5 +273,30 @@ impl Algorithm for FedPcl {
         let mut model = Model { training: false, ..client.model.clone() };
         let objective = self.objective(&server.state, model.net.classes());
         Ok(Some(f64::from(trainer.loss(&mut [&mut model], batch, &objective)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithms::shared::prototypes::ClassMeans;
+    use crate::engine::tape::Leaf;
+    use dfdx::prelude::{AsArray, Backward};
+
+    #[test]
+    fn one_row_by_hand() {
+        // The feature (2, 0) has z = (1, 0); prototypes (1, 0) and (0, 1) and 1/tau = ln 3 give logits ln 3 and 0, so p = (3/4, 1/4).
+        // Each set adds -ln 3/4, and to the gradient of z ln 3 (-1/4, 1/4), of which (0, ln 3 / 4) / 2 reaches the feature.
+        let mut means = ClassMeans::default();
+        means.add(&[1.0, 0.0, 0.0, 1.0], &[0, 1]);
+        let set = means.means();
+        let everybody = Everybody { global: set.clone(), clients: vec![set.clone(), set] };
+        let pcl = FedPcl { variant: Variant::Paper, tau: 1.0 / 3f32.ln(), columns: None, clip: 10.0 };
+        let leaf = Leaf::new(vec![2.0, 0.0], 1, 2);
+        let loss = pcl.loss(leaf.traced(), &[0], &everybody, 2);
+        assert!((loss.array() - 2.0 * (4f32 / 3.0).ln()).abs() < 1e-6);
+        loss.backward();
+        let gradient = leaf.gradient();
+        assert!(gradient[0].abs() < 1e-6 && (gradient[1] - 2.0 * 3f32.ln() / 8.0).abs() < 1e-6, "{gradient:?}");
     }
 }

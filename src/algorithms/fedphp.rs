@@ -70,7 +70,7 @@ impl Algorithm for FedPhp {
                     "What is evaluated.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 

@@ -32,7 +32,7 @@ impl Algorithm for FedProx {
                 Field::with("mu", Type::non_negative(), 0.001, "Weight of the proximal term (mu/2)||w_c - w||^2.")
                     .from("mu", "PFLlib's example script; the authors tune it in {0.001, 0.01, 0.1, 0.5, 1}"),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 

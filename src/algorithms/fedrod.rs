@@ -72,7 +72,8 @@ impl Algorithm for FedRod {
                     ]),
                     "Which samples balance the loss.",
                 ),
-                Field::with("report_generic", Type::Bool, false, "Whether the generic predictor is evaluated too, as the view `generic`."),
+                Field::with("report_generic", Type::Bool, false, "Whether the generic predictor is evaluated too, as the view `generic`.")
+                    .from("-", "PFLlib; the paper reports both"),
             ],
             revision: 1,
         }

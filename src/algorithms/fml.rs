@@ -116,7 +116,7 @@ impl Algorithm for Fml {
                 ),
                 Field::with("clip", Type::positive(), 10.0, "Greatest Euclidean norm of each model's gradient.").from("", "PFLlib"),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 

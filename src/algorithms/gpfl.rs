@@ -1,7 +1,6 @@
 //! GPFL: a conditional valve lets each client draw global and personal information from the same features.
 
 use super::shared::classes::counts;
-use super::shared::newcomers;
 use super::shared::normed::{Norm, Normed, repeat, twice};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
@@ -201,7 +200,8 @@ impl Algorithm for Gpfl {
             differences: "the norm is over the whole batch and not squared, as in PFLlib (`magnitude: norm`); the paper squares it. The \
                           conditions come from the embeddings that a client trained itself, for others from the previous ones, as in \
                           PFLlib. PFLlib's defaults make the guidance 100 times too strong and switch the decay off; its decay of the \
-                          learning rate leaves the modules out, here it acts on all",
+                          learning rate leaves the modules out, here it acts on all. A new client takes the base and leaves out the valve; \
+                          PFLlib has none",
             fields: vec![
                 Variant::Pfllib.field(),
                 Field::with(
@@ -227,7 +227,7 @@ impl Algorithm for Gpfl {
                     "The form of the magnitude-level guidance.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -246,7 +246,6 @@ impl Algorithm for Gpfl {
     }
 
     fn setup(&self, world: &World, server: &mut Server<Modules>, clients: &mut [Client<Own>]) -> Outcome<()> {
-        newcomers::refuse(world, "gpfl")?;
         let (width, classes) = (world.network().features(), world.network().classes());
         let network = |name| Normed::start(world, name, width, width);
         let mut embeddings = vec![0.0; classes * width];

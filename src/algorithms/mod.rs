@@ -47,7 +47,7 @@ mod shared;
 
 use crate::base::{Fault, Outcome};
 use crate::fl::{Algorithm, Description, Simulation};
-use crate::spec::catalog::Variant;
+use crate::spec::catalog::{Default, Variant};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -113,7 +113,17 @@ pub fn all() -> Algorithms {
 /// The registry entry of an algorithm whose hyper-parameters are the fields of its type.
 #[must_use]
 pub fn entry<A: Algorithm + DeserializeOwned>() -> Entry {
-    Entry { description: A::describe(), build: |params| Ok(Box::new(serde_json::from_value::<A>(params)?)) }
+    let mut description = A::describe();
+    for field in &mut description.fields {
+        if field.symbol.is_empty() {
+            field.symbol = "-";
+        }
+        // A single behaviour follows the preset unless it is set.
+        if field.source.is_empty() && field.default == Default::Absent {
+            field.source = "that of `variant`";
+        }
+    }
+    Entry { description, build: |params| Ok(Box::new(serde_json::from_value::<A>(params)?)) }
 }
 
 impl Algorithms {
@@ -154,5 +164,31 @@ impl Algorithms {
                 fields: e.description.fields.clone(),
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_algorithm_and_hyper_parameter_is_described() {
+        let all = all();
+        assert_eq!(all.iter().count(), 40);
+        let names: BTreeSet<_> = all.iter().map(|entry| entry.description.name).collect();
+        assert_eq!(names.len(), 40);
+        for Entry { description: d, .. } in all.iter() {
+            for text in [d.title, d.family, d.paper, d.personal, d.rule] {
+                assert!(!text.is_empty() && !text.ends_with('.'), "{}: `{text}`", d.name);
+            }
+            assert!(d.name == "local" || d.paper.contains(&d.year.to_string()), "{}: the paper names its year", d.name);
+            for field in &d.fields {
+                let complete = !field.symbol.is_empty() && !field.source.is_empty() && field.doc.ends_with('.');
+                assert!(complete, "{}: `{}` lacks its symbol, its source or a sentence", d.name, field.name);
+                let preset = d.fields.iter().any(|f| f.name == "variant");
+                assert!(preset || !field.source.contains("variant"), "{}: `{}` has no preset to follow", d.name, field.name);
+            }
+        }
     }
 }

@@ -75,7 +75,8 @@ impl Algorithm for PerFedAvg {
             differences: "first order, as in PFLlib: the Hessian is left out. PFLlib sets beta to the learning rate whatever is asked for, \
                           trains twice in a row in each round (`repeats: 2`), weighs by samples where the paper averages uniformly \
                           (`weights`), and lets the steps before the measured training losses add up (`loss_steps: drift`). Its second \
-                          step of learning-rate decay a round is left out. A client with fewer samples than two batches does not train",
+                          step of learning-rate decay a round is left out. A client with fewer samples than two batches does not train. \
+                          One step at the learning rate is all that is personal: where that is small, so is the gain on FedAvg",
             fields: vec![
                 Variant::Pfllib.field(),
                 Field::optional("beta", Type::positive(), "Outer step; absent: the undecayed learning rate.")

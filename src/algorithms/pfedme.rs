@@ -75,7 +75,8 @@ impl Algorithm for PFedMe {
             differences: "in PFLlib the list of personal parameters becomes an alias of the working model, so that it evaluates the broadcast \
                           model, and at a client that never trained puts the initial weights in its place, from which training then starts \
                           (`evaluate: alias`); it weights by samples, the paper uniformly (`weights`). PFLlib's default beta 0 freezes the \
-                          global model. Keep lr lambda below 2. The training loss is plain cross-entropy",
+                          global model. So PFLlib's numbers are those of the global model, which need not beat FedAvg; the personal models do \
+                          (`evaluate: theta`). Keep lr lambda below 2. The training loss is plain cross-entropy",
             fields: vec![
                 Variant::Pfllib.field(),
                 Field::with("beta", Type::non_negative(), 3.0, "Share of the new mean in the global model; above 1 extrapolates.")

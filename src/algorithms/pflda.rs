@@ -70,7 +70,7 @@ impl Algorithm for PflDa {
                 .from("lambda", "no published value"),
                 Field::optional("pull", Type::Bool, "Whether the distance between the heads has a gradient."),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 

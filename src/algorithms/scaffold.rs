@@ -75,7 +75,8 @@ impl Algorithm for Scaffold {
                     ]),
                     "static",
                     "What the sum of the model changes is divided by; differs only when uploads are lost or the cohort size is drawn.",
-                ),
+                )
+                .from("|S|", "PFLlib"),
             ],
             revision: 1,
         }

@@ -5,6 +5,7 @@
 pub mod canon;
 pub mod digest;
 pub mod fault;
+pub mod memory;
 pub mod numerics;
 pub mod random;
 pub mod text;

@@ -79,7 +79,7 @@ fn sample(d: &Description) -> String {
     if given.is_empty() { d.name.to_owned() } else { format!("{{name: {}, {}}}", d.name, given.join(", ")) }
 }
 
-fn field(field: &Field) -> Vec<String> {
+pub(super) fn field(field: &Field) -> Vec<String> {
     let default = match &field.default {
         Default::Required => "required".to_owned(),
         Default::Absent => "absent".to_owned(),
@@ -127,23 +127,22 @@ pub(super) fn kind(ty: &Type) -> String {
     }
 }
 
+/// A parameter for programs.
+pub(super) fn field_json(field: &Field) -> Value {
+    let value = if let Default::Is(value) = &field.default { Some(value) } else { None };
+    json!({
+        "name": field.name,
+        "doc": field.doc,
+        "type": kind(&field.ty),
+        "default": value,
+        "required": field.default == Default::Required,
+        "symbol": field.symbol,
+        "source": field.source,
+    })
+}
+
 fn to_json(d: &Description) -> Value {
-    let fields: Vec<Value> = d
-        .fields
-        .iter()
-        .map(|f| {
-            let value = if let Default::Is(value) = &f.default { Some(value) } else { None };
-            json!({
-                "name": f.name,
-                "doc": f.doc,
-                "type": kind(&f.ty),
-                "default": value,
-                "required": f.default == Default::Required,
-                "symbol": f.symbol,
-                "source": f.source,
-            })
-        })
-        .collect();
+    let fields: Vec<Value> = d.fields.iter().map(field_json).collect();
     json!({
         "name": d.name,
         "title": d.title,
@@ -159,7 +158,7 @@ fn to_json(d: &Description) -> Value {
 }
 
 /// Text broken at blanks into lines of at most a hundred characters, continued with an indent.
-fn wrapped(text: &str, indent: &str) -> String {
+pub(super) fn wrapped(text: &str, indent: &str) -> String {
     let (mut out, mut line) = (String::new(), String::new());
     for word in text.split_whitespace() {
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 100 {

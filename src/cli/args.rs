@@ -3,8 +3,8 @@
 //! Only texts and numbers are read here; [`super::context`] makes folders and handles of them.
 
 use super::{
-    algorithms, cache, check, completions, doctor, expand, graph, logs, new, plan, plot, report, run, runs, schema, status, table, watch,
-    why, worker,
+    algorithms, cache, check, completions, doctor, expand, graph, kinds, logs, new, plan, plot, report, run, runs, schema, status, table,
+    watch, why, worker,
 };
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -113,6 +113,7 @@ pub(super) enum Command {
     Runs(runs::Args),
     Cache(cache::Args),
     Algorithms(algorithms::Args),
+    Kinds(kinds::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     Worker(worker::Args),

@@ -12,6 +12,7 @@ use crate::data;
 use crate::plan::Plan;
 use crate::spec::{self, Overrides, Pipeline};
 use crate::stage::Stages;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The algorithms of this program.
@@ -50,6 +51,9 @@ pub(super) fn load(args: &PipelineArgs, context: &Context<'_>) -> Result<Project
     Ok(project)
 }
 
+/// Bytes of the largest pipeline file.
+const MOST: u64 = 16 << 20;
+
 /// The text of a pipeline file.
 pub(super) fn read(file: &Path) -> Outcome<String> {
     let fault = |e: std::io::Error| match e.kind() {
@@ -61,7 +65,13 @@ pub(super) fn read(file: &Path) -> Outcome<String> {
         }
         _ => Fault::io("read", file, &e),
     };
-    std::fs::read_to_string(file).map_err(fault)
+    let mut text = String::new();
+    let mut read = std::fs::File::open(file).map_err(fault)?.take(MOST + 1);
+    read.read_to_string(&mut text).map_err(fault)?;
+    if text.len() as u64 > MOST {
+        return Err(Fault::storage(format!("`{}` is too large for a pipeline", file.display())).help("give the path of a pipeline file"));
+    }
+    Ok(text)
 }
 
 /// Checks and expands the text of a pipeline.

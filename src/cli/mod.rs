@@ -17,6 +17,7 @@ mod evidence;
 mod expand;
 mod gather;
 mod graph;
+mod kinds;
 mod load;
 mod logs;
 mod memory;
@@ -126,6 +127,7 @@ fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
         Command::Runs(args) => runs::run(&args, &mut context),
         Command::Cache(args) => cache::run(&args, &mut context),
         Command::Algorithms(args) => algorithms::run(&args, &mut context),
+        Command::Kinds(args) => kinds::run(&args, &mut context),
         Command::Doctor(args) => doctor::run(&args, &mut context),
         Command::Completions(args) => completions::run(&args, &mut context),
         Command::Worker(args) => Ok(worker::run(&args)),

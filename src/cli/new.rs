@@ -47,15 +47,24 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
 }
 
 fn list(context: &mut Context<'_>) -> Reply {
-    let all = templates::template_names();
+    let all = templates::templates();
     context.show(&Listing {
-        header: vec!["template", "what"],
-        rows: all.iter().map(|(name, doc)| vec![(*name).to_owned(), (*doc).to_owned()]).collect(),
+        header: vec!["template", "what", "variables"],
+        rows: all.iter().map(|template| vec![template.name.to_owned(), template.doc.to_owned(), variables(template)]).collect(),
         note: String::new(),
-        json: all.iter().map(|(name, doc)| json!({"name": name, "doc": doc})).collect(),
+        json: all.iter().map(|template| json!({"name": template.name, "doc": template.doc, "variables": template.variables})).collect(),
         key: 0,
     })?;
     Ok(0)
+}
+
+/// `rounds=200 clients=20`, with the defaults.
+fn variables(template: &templates::Template) -> String {
+    let each = template
+        .variables
+        .iter()
+        .map(|(name, default, _)| if default.contains(' ') { format!("{name}='{default}'") } else { format!("{name}={default}") });
+    each.collect::<Vec<_>>().join(" ")
 }
 
 fn write(file: &Path, text: &str, replace: bool) -> Outcome<()> {

@@ -51,6 +51,10 @@ pub(super) fn show(project: &Project, force: &[String], all: bool, context: &mut
         context.pass_warnings(store);
     }
     let would_run = decisions.iter().any(|decision| !matches!(decision, Decision::Cached { .. }));
+    let devices: BTreeSet<&str> = project.plan.nodes.iter().map(|node| &*node.device).filter(|device| *device != "cpu").collect();
+    for device in devices.into_iter().filter(|device| !drive::devices().iter().any(|known| known == device)) {
+        context.terminal.warning(&format!("the device `{device}` is not here: a run would be refused"));
+    }
     let begun = store.as_ref().map(Store::checkpointed).unwrap_or_default();
     context.show(&Planned { plan: &project.plan, decisions: &decisions, begun, all })?;
     Ok(would_run)

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first lets stages checkpoint and stop, the second ends the program now.
+//! Ctrl-C, SIGTERM and SIGHUP: the first lets stages checkpoint and stop, the second ends the program now.
 //!
 //! It knows only the [`Interrupt`] that it raises.
 
@@ -8,15 +8,17 @@ use crate::exec::Interrupt;
 /// Raises the interrupt at every signal from now on.
 #[cfg(unix)]
 pub(super) fn watch(interrupt: &Interrupt) {
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let interrupt = interrupt.clone();
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else {
+    // Under `nohup` a closed terminal is no reason to stop.
+    let heard = if ignored(SIGHUP) { &[SIGINT, SIGTERM][..] } else { &[SIGINT, SIGTERM, SIGHUP] };
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else {
         // Without handlers a signal kills at once, which loses at most the work since the last checkpoint.
         return;
     };
     let work = move || {
         for signal in signals.forever() {
-            interrupt.raise(signal == SIGTERM);
+            interrupt.raise(signal != SIGINT);
             if interrupt.level() == 1 {
                 say(&"stopping: running stages write a checkpoint first; once more stops at once");
                 continue;
@@ -27,6 +29,14 @@ pub(super) fn watch(interrupt: &Interrupt) {
         }
     };
     let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(work);
+}
+
+/// Whether the process was started with that signal ignored, as far as the system tells (Linux).
+#[cfg(unix)]
+fn ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Elsewhere Ctrl-C keeps its meaning: the program ends, and the next run continues from the last checkpoints.

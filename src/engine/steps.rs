@@ -105,6 +105,10 @@ impl<F: Real> Record<F> {
         scratch: &mut Scratch<F>,
     ) {
         let first = steps.start;
+        // The two gradients take turns; each has room for the widest from the first step on.
+        let widest = self.kept[steps.clone()].iter().map(|kept| kept.value.len()).fold(self.input.len(), usize::max);
+        reserve(&mut scratch.gradient, widest);
+        reserve(&mut scratch.next, widest);
         for index in steps.rev() {
             let (before, after) = self.kept.split_at_mut(index);
             let x = before.last().map_or(&self.input, |kept| &kept.value);

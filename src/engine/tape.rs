@@ -289,6 +289,28 @@ pub fn known(x: Traced, value: f32, gradient: Vec<f32>) -> Loss {
     loss.put_tape(tape)
 }
 
+/// An operation of several values whose result is already known: `back` maps the gradient of the result (row by row) to those of the
+/// values, which are as long as they are.
+#[must_use]
+pub fn operation<const N: usize>(values: [Traced; N], result: Constant, back: impl FnOnce(&[f32]) -> [Vec<f32>; N] + 'static) -> Traced {
+    let mut tape = StepTape::default();
+    let from = values.map(|value| {
+        let (value, own) = row_by_row(value);
+        let others = std::mem::take(&mut tape);
+        tape = others.merge(own);
+        value.ghost()
+    });
+    let to = result.ghost();
+    tape.add_backward_op(move |grads| {
+        let gradients = back(&grads.get_or_alloc_mut(&to)?.to_vec());
+        for (from, gradient) in from.iter().zip(&gradients) {
+            add(grads.get_or_alloc_mut(from)?, gradient);
+        }
+        Ok(())
+    });
+    result.put_tape(tape)
+}
+
 /// The mean cross-entropy of logits (rows, classes) against one label a row.
 #[must_use]
 pub fn cross_entropy(logits: Traced, labels: &[u32]) -> Loss {

@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod clock;
 pub mod evaluate;
 pub mod history;
+pub mod meter;
 pub mod newcomers;
 pub mod objective;
 pub mod parties;

@@ -5,6 +5,7 @@
 
 use crate::base::Digest;
 use crate::base::random::{Purpose, below, shuffle, stream, unit};
+use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 /// Who asks: a client (or the server) in a round, for the n-th time in that round.
@@ -32,6 +33,8 @@ pub enum NoiseKind {
     Normal,
     /// Standard Gumbel, -ln(-ln u).
     Gumbel,
+    /// Standard logistic, ln(u / (1 - u)): the difference of two standard Gumbel variables.
+    Logistic,
 }
 
 /// The distribution of the start of a parameter.
@@ -113,6 +116,11 @@ impl Streams for Seeded {
                 NoiseKind::Uniform => unit(&mut rng) as f32,
                 NoiseKind::Normal => StandardNormal.sample(&mut rng),
                 NoiseKind::Gumbel => (-(-(1.0 - unit(&mut rng)).ln()).max(f64::MIN_POSITIVE).ln()) as f32,
+                // From 2^-33 to 1 - 2^-33 in steps of 2^-32, so that neither logarithm is of 0.
+                NoiseKind::Logistic => {
+                    let u = (f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0;
+                    (u / (1.0 - u)).ln() as f32
+                }
             };
         }
     }
@@ -185,6 +193,16 @@ mod tests {
         assert_eq!(start("fc.weight"), start("fc.weight"));
         assert_ne!(start("fc.weight"), start("fc.bias"));
         assert!(start("fc.weight").iter().all(|v| v.abs() <= 0.5));
+    }
+
+    #[test]
+    fn logistic_noise_is_symmetric_with_the_right_spread() {
+        let mut out = vec![0.0; 20_000];
+        STREAMS.noise(Moment { client: 0, round: 0, pass: 0 }, NoiseKind::Logistic, &mut out);
+        let mean = out.iter().map(|v| f64::from(*v)).sum::<f64>() / out.len() as f64;
+        let square = out.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / out.len() as f64;
+        // Variance pi^2 / 3.
+        assert!(mean.abs() < 0.05 && (square - 3.29).abs() < 0.15, "{mean} {square}");
     }
 
     #[test]

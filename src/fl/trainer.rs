@@ -9,6 +9,7 @@ use crate::engine::loss;
 use crate::engine::tape::Branch;
 use crate::engine::update::{Correction, Optimiser, clip};
 use crate::engine::{Model, Parts};
+use smallvec::SmallVec;
 
 /// One client (or the server) at work in one phase of a round, on one thread.
 pub struct Trainer<'a> {
@@ -321,7 +322,16 @@ impl<'a> Trainer<'a> {
         self.tally.loss += f64::from(loss) * batch.rows() as f64;
         self.tally.rows += (batch.rows() * losses) as u64;
         self.tally.gradients += models.len() as u64;
+        for model in models.iter() {
+            self.count(model, batch.rows(), if parts.base() { batch.rows() } else { 0 });
+        }
         Ok(loss)
+    }
+
+    fn count(&self, model: &Model, forward: usize, backward: usize) {
+        if model.net.input() == self.world.network().input() {
+            self.world.meter.count(forward, backward);
+        }
     }
 
     /// The gradient of the `index`-th model of the last [`Trainer::gradients`].
@@ -354,7 +364,7 @@ impl<'a> Trainer<'a> {
             None => update.optimiser.step(&mut model.params, grad, rate, range, update.corrections),
             // Torch adds the decay before anything else.
             Some(decay) => {
-                let corrections: Vec<_> = std::iter::once(decay).chain(update.corrections.iter().copied()).collect();
+                let corrections: SmallVec<[_; 4]> = std::iter::once(decay).chain(update.corrections.iter().copied()).collect();
                 update.optimiser.step(&mut model.params, grad, rate, range, &corrections);
             }
         }
@@ -367,7 +377,9 @@ impl<'a> Trainer<'a> {
     pub fn forward(&mut self, model: &mut Model, batch: &Batch) -> Outcome<(Vec<f32>, Vec<f32>)> {
         let engine = &mut self.worker.engine;
         engine.forward(0, model, &batch.x, batch.rows())?;
-        Ok((engine.features(0).to_vec(), engine.logits(0).to_vec()))
+        let outputs = (engine.features(0).to_vec(), engine.logits(0).to_vec());
+        self.count(model, batch.rows(), 0);
+        Ok(outputs)
     }
 
     /// The features (rows x width) of a batch in the model's own mode; the head is left out.
@@ -377,7 +389,9 @@ impl<'a> Trainer<'a> {
     pub fn embed(&mut self, model: &mut Model, batch: &Batch) -> Outcome<Vec<f32>> {
         let engine = &mut self.worker.engine;
         engine.forward_base(0, model, &batch.x, batch.rows())?;
-        Ok(engine.features(0).to_vec())
+        let features = engine.features(0).to_vec();
+        self.count(model, batch.rows(), 0);
+        Ok(features)
     }
 
     /// The gradient of the model of the last [`Trainer::forward`] from those of its logits and features (row by row); read it with
@@ -392,6 +406,9 @@ impl<'a> Trainer<'a> {
         grads[0].resize(model.params.len(), 0.0);
         engine.backward(0, model, d_logits, d_features, parts, &mut grads[0])?;
         self.tally.gradients += 1;
+        let width = model.net.features().max(1);
+        let rows = d_features.map_or_else(|| d_logits.map_or(0, |d| d.len() / model.net.classes()), |d| d.len() / width);
+        self.count(model, 0, if parts.base() { rows } else { 0 });
         Ok(())
     }
 

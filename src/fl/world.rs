@@ -1,6 +1,7 @@
 //! What does not change during a simulation: network, data, clients' samples, options and random streams.
 
 use super::clock::Clock;
+use super::meter::Meter;
 use super::settings::Settings;
 use super::streams::{Law, Streams};
 use crate::base::random::{Purpose, stream};
@@ -29,6 +30,8 @@ pub struct World {
     pub budget: Budget,
     /// Who is slow, and how long things take.
     pub clock: Clock,
+    /// What the networks have worked so far.
+    pub meter: Meter,
     workers: Mutex<Vec<Worker>>,
 }
 
@@ -79,7 +82,18 @@ impl World {
             .help("raise `join_ratio`: the count is N times the ratio, rounded down"));
         }
         let clock = Clock::new(&settings, shards.len(), streams.as_ref());
-        Ok(Self { initial, data, shards, newcomers, settings, streams, budget, clock, workers: Mutex::new(Vec::new()) })
+        Ok(Self {
+            initial,
+            data,
+            shards,
+            newcomers,
+            settings,
+            streams,
+            budget,
+            clock,
+            meter: Meter::default(),
+            workers: Mutex::new(Vec::new()),
+        })
     }
     /// The number of clients that train, N.
     #[must_use]

@@ -2,7 +2,7 @@
 //!
 //! The defaults are PFLlib's 4-layer CNN (McMahan et al. 2017, with 512 hidden units): two blocks of 5x5 kernels.
 
-use super::Fields;
+use super::{Fields, MOST, SIZES};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Layer, Network, Shape};
 use crate::spec::catalog::{Field, Type, Variant};
@@ -15,12 +15,12 @@ pub(super) fn variant() -> Variant {
         doc: "Blocks of convolution, ReLU and 2x2 max-pool, then one dense layer and the head.",
         revision: 1,
         fields: vec![
-            Field::with("widths", Type::List(Box::new(Type::at_least(1))), json!([32, 64]), "Output channels of each convolution.")
+            Field::with("widths", Type::List(Box::new(SIZES)), json!([32, 64]), "Output channels of each convolution.").from("", SOURCE),
+            Field::with("kernel", SIZES, 5, "Rows and columns of every kernel.").from("", SOURCE),
+            Field::with("padding", Type::Int { min: 0, max: MOST }, 0, "Zeros added at every border before each convolution.")
                 .from("", SOURCE),
-            Field::with("kernel", Type::at_least(1), 5, "Rows and columns of every kernel.").from("", SOURCE),
-            Field::with("padding", Type::at_least(0), 0, "Zeros added at every border before each convolution.").from("", SOURCE),
-            Field::with("pool", Type::at_least(1), 2, "Rows, columns and step of every max-pool; 1 means none.").from("", SOURCE),
-            Field::with("hidden", Type::at_least(1), 512, "Units of the dense layer: the number of features.").from("", SOURCE),
+            Field::with("pool", SIZES, 2, "Rows, columns and step of every max-pool; 1 means none.").from("", SOURCE),
+            Field::with("hidden", SIZES, 512, "Units of the dense layer: the number of features.").from("", SOURCE),
             Field::with(
                 "norm",
                 Type::Choice(&[("none", "no normalisation"), ("batch", "batch normalisation after every convolution")]),

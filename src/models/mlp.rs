@@ -2,7 +2,7 @@
 //!
 //! PFLlib's DNN ends with a log-softmax; cross-entropy of logits is the same loss, so there is none here.
 
-use super::Fields;
+use super::{Fields, SIZES};
 use crate::base::Outcome;
 use crate::engine::{Layer, Network, Shape};
 use crate::spec::catalog::{Field, Type, Variant};
@@ -16,7 +16,7 @@ pub(super) fn variant() -> Variant {
         fields: vec![
             Field::with(
                 "hidden",
-                Type::List(Box::new(Type::at_least(1))),
+                Type::List(Box::new(SIZES)),
                 json!([100]),
                 "Units of each hidden layer; the last is the number of features.",
             )

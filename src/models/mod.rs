@@ -9,8 +9,13 @@ mod mlp;
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Network, Shape};
-use crate::spec::catalog::Variant;
+use crate::spec::catalog::{Type, Variant};
 use serde_json::{Map, Value};
+
+/// The largest size that fits the memory of any machine, so that products of a few do not overflow.
+const MOST: i64 = 65_536;
+/// A number of channels, rows or units.
+const SIZES: Type = Type::Int { min: 1, max: MOST };
 
 /// A family: its description, and the network for an input and a number of classes.
 struct Family {
@@ -76,7 +81,6 @@ impl Fields<'_> {
         let found = self.value(name).map_or_else(|| "nothing".to_owned(), |value| value.to_string());
         Fault::stage(format!("`{name}` of model `{}` is {found}, but must be {wanted}", self.variant.name))
     }
-    /// A size that fits the memory of any machine, so that products of a few do not overflow.
     fn size(&self, name: &str) -> Outcome<usize> {
         self.value(name).as_ref().and_then(size).ok_or_else(|| self.fault(name, SIZE))
     }
@@ -93,7 +97,7 @@ impl Fields<'_> {
 const SIZE: &str = "an integer from 0 to 65,536";
 
 fn size(value: &Value) -> Option<usize> {
-    value.as_u64().filter(|&size| size <= 65_536).and_then(|size| usize::try_from(size).ok())
+    value.as_u64().filter(|&size| size <= MOST as u64).and_then(|size| usize::try_from(size).ok())
 }
 
 #[cfg(test)]

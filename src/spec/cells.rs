@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub const ABSENT: u32 = u32::MAX;
 
 /// No sweep may pass through more cells than this on its way, whatever `max` says.
-const MOST: usize = 5_000_000;
+const MOST: usize = 1_000_000;
 
 /// An axis with all the values that it has anywhere.
 pub struct AxisValues {
@@ -154,8 +154,10 @@ impl<'e> SweepCode<'e> {
                 run.problems.push(
                     Diagnostic::error("max", message)
                         .at(place.or(self.place).map_or(At::Nowhere, At::Place))
-                        .help("raise `max`, or narrow the sweep"),
+                        .help("narrow the sweep, or raise it: `sweep: {max: ...}`"),
                 );
+                // What nobody will run need not be worked out.
+                cells.truncate(max);
             }
         }
         Cells { axes, cells, sound }

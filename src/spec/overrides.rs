@@ -71,6 +71,13 @@ pub fn apply(root: &mut Node, overrides: &Overrides, sources: &mut Sources, cata
         let from = shown.len() - value.len();
         let brackets = if range(value).is_some() || value.trim_start().starts_with('[') { ["", ""] } else { ["[", "]"] };
         let Some((mut node, source)) = read(shown, from, brackets, sources, problems) else { continue };
+        if range(value).is_none() && value.contains("..") && !value.contains(['"', '\'', '{']) {
+            let problem = Diagnostic::error("sweep", format!("`{value}` is not a range"))
+                .at(At::Offset { source, offset: "--sweep ".len() })
+                .help("write integers as `0..3` (half-open) or `0..10..2` (with a step), and other values one by one: `0.1,0.5`");
+            problems.push(problem);
+            continue;
+        }
         if let Some(range) = range(value) {
             node = Node::from_value(node.place, range);
         }

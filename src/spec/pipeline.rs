@@ -183,7 +183,8 @@ fn build(
     let axis_list: Vec<String> = axes.iter().map(|(name, _)| name.clone()).collect();
     let tables = tables::compile(&engine, root, &axis_list, &stages, &names, catalog, problems);
 
-    unused(&vars, &sweep, &stages, &tables, &axes, sources, problems);
+    let replaced = overrides.set.iter().any(|(name, _)| name.contains('.'));
+    unused(&vars, &sweep, &stages, &tables, &axes, replaced, sources, problems);
 
     let constants = vars.constants(problems);
     let limited: Vec<String> = overrides.sweep.iter().map(|(name, _)| name.clone()).collect();
@@ -223,13 +224,16 @@ fn top_level(path: &Path, root: &Node, problems: &mut Problems) -> String {
     }
 }
 
-/// Reports axes and variables that nothing reads: more often a misspelling than a wish.
+/// Reports axes and variables that nothing reads: more often a misspelling than a wish. `replaced` says that the command line has
+/// put parameters in the place of others, which may have read them.
+#[allow(clippy::too_many_arguments)]
 fn unused(
     vars: &Vars<'_>,
     sweep: &SweepCode<'_>,
     stages: &[StageCode<'_, '_>],
     tables: &[TableCode<'_>],
     axes: &[(String, Place)],
+    replaced: bool,
     sources: &Sources,
     problems: &mut Problems,
 ) {
@@ -250,7 +254,9 @@ fn unused(
         return;
     }
     for (name, place) in axes.iter().filter(|(name, _)| !read.contains(name)) {
-        let help = if all_params.contains(name) {
+        let help = if replaced {
+            format!("`--set` has replaced what read it: choose a value of the axis with `--sweep {name}=...`")
+        } else if all_params.contains(name) {
             format!("write `{name}: \"{{{{ {name} }}}}\"` in the stage that it is for")
         } else {
             let near = crate::base::text::nearest(
@@ -266,6 +272,9 @@ fn unused(
     }
     for (name, place) in vars.unused(&used) {
         // A file that is extended by many may define more than each of them needs.
+        if replaced {
+            continue;
+        }
         let own = place.source == 0 || sources.get(usize::from(place.source)).is_some_and(|source| source.command_line);
         let diagnostic = if own { Diagnostic::error } else { Diagnostic::warning };
         problems.push(

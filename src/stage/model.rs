@@ -3,7 +3,7 @@
 use super::task::{Host, Outputs, Task};
 use super::{input, outputs, tag};
 use crate::base::random::{Purpose, stream};
-use crate::base::{Fault, Outcome};
+use crate::base::{Fault, Outcome, memory};
 use crate::engine::{Model, Shape};
 use crate::models;
 use safetensors::tensor::TensorView;
@@ -45,6 +45,8 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
         params.remove(key);
     }
     let net = Arc::new(models::build(&kind, &params, info.shape, info.classes)?);
+    // Its parameters, and the file that they are written to.
+    memory::demand(net.layout().len as u64 * 8, "the model")?;
     let model = Model::init(net, &mut stream(seed, Purpose::Initialisation, 0, 0, 0));
     let revision = models::registry().iter().find(|v| v.name == kind).map_or(0, |v| v.revision);
     let header = Header { kind, revision, params, shape: info.shape, classes: info.classes };

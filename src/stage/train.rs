@@ -4,7 +4,7 @@ use super::task::{Host, Outputs, Report, Task};
 use super::{dataset, input, model};
 use crate::algorithms::Algorithms;
 use crate::base::fault::Placed;
-use crate::base::{Fault, ObjectRef, Outcome};
+use crate::base::{Fault, ObjectRef, Outcome, memory};
 use crate::data::partition::Partition;
 use crate::fl::checkpoint::Snapshot;
 use crate::fl::round::Monitor;
@@ -29,6 +29,9 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     }
     let partition = Partition::from_bytes(&store.read(&input(task, "partition", "clients")?)?).at(|| "partition")?;
     partition.fits(data.len(), data.classes())?;
+    // A model and a copy of its parameters for each client, and what each thread trains with.
+    let models = 2 * partition.clients().len() as u64 + 3 * host.budget().total() as u64;
+    memory::demand(initial.params.len() as u64 * 4 * models, &format!("a simulation of {} clients", partition.clients().len()))?;
     let (settings, algorithm_params) = settings(&task.params)?;
     let algorithm = algorithms.build(&algorithm_params)?;
     let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
@@ -118,6 +121,10 @@ impl Monitor for StageMonitor<'_> {
             if let Some((_, value)) = history.series(metric).last() {
                 values.insert(metric.to_owned(), *value);
             }
+        }
+        if history.evaluations.last().is_some_and(|last| last.round == done) || done == total {
+            let shown: String = values.iter().map(|(name, value)| format!(", {name} {value:.4}")).collect();
+            self.log(false, format!("round {done} of {total}{shown}"));
         }
         self.host.report(Report::Progress { done, total, values });
     }

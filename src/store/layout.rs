@@ -29,6 +29,9 @@ impl Layout {
         let layout = Self { root };
         must_be_folder(files, &layout.root)?;
         let fresh = layout.check_version(files)?;
+        if fresh {
+            layout.must_be_ours(files)?;
+        }
         for name in FOLDERS {
             must_be_folder(files, &layout.root.join(name))?;
         }
@@ -42,6 +45,22 @@ impl Layout {
             }
         }
         Ok(layout)
+    }
+
+    /// A folder without a version is a new store, or one whose making was cut short; anything else in it is not ours to fill up.
+    fn must_be_ours(&self, files: &dyn Files) -> Outcome<()> {
+        let names = files.list(&self.root).map_err(|e| Fault::io("read", &self.root, &e))?;
+        let ours = |name: &String| {
+            FOLDERS.contains(&name.as_str())
+                || name.starts_with('.')
+                || name.starts_with("index.sqlite")
+                || ["lost+found", "README.md"].contains(&name.as_str())
+        };
+        match names.iter().find(|name| !ours(name)) {
+            None => Ok(()),
+            Some(name) => Err(Fault::storage(format!("`{}` is not a store, and not empty: it holds `{name}`", self.root.display()))
+                .help("choose another folder with `--cache DIR`; a new or an empty one becomes a store")),
+        }
     }
 
     /// Whether the version file is still to be written.

@@ -33,7 +33,7 @@ pub use upkeep::{Info, Listed, Verified};
 use crate::base::{Digest, Fault, Outcome};
 use index::{Index, Warnings};
 use layout::Layout;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,6 +55,8 @@ struct Inner {
     shared: Mutex<HashMap<Digest, Shared>>,
     nearest: Mutex<Nearest>,
     warnings: Warnings,
+    /// What was warned of already.
+    warned: Mutex<HashSet<String>>,
     prefix: String,
     counter: AtomicU64,
 }
@@ -103,6 +105,7 @@ impl Store {
             shared: Mutex::default(),
             nearest: Mutex::default(),
             warnings,
+            warned: Mutex::default(),
             // Process ids repeat between machines that share a store; the time in nanoseconds tells them apart.
             prefix: format!("{}-{nanos:x}", std::process::id()),
             counter: AtomicU64::new(0),
@@ -130,6 +133,10 @@ impl Store {
     }
 
     fn warn(&self, line: String) {
+        // The same damage is met by each stage that reads it.
+        if !held(&self.0.warned).insert(line.clone()) {
+            return;
+        }
         tracing::warn!("{line}");
         let mut warnings = held(&self.0.warnings);
         // A store that lost everything must not fill the memory with complaints.

@@ -112,6 +112,21 @@ fn new_pipelines_come_from_templates_and_are_not_overwritten() {
 }
 
 #[test]
+fn every_kind_of_stages_is_described() {
+    let space = Space::new();
+    let listed = space.run(&["kinds", "--output", "quiet"]).ok();
+    assert!(listed.lines().count() >= 4, "{listed}");
+    for kind in listed.lines() {
+        let text = space.run(&["kinds", kind]).ok();
+        assert!(text.contains("Parameters:") && text.contains("default"), "{text}");
+    }
+    let text = space.run(&["kinds", "partition.dirichlet"]).ok();
+    assert!(text.contains("alpha") && !text.contains("pathological:"), "{text}");
+    let listed = space.run(&["new", "--list"]).ok();
+    assert!(listed.contains("rounds=200") && listed.contains("algorithms='fedavg, ditto, gpfl'"), "{listed}");
+}
+
+#[test]
 fn algorithms_schema_completions_and_doctor() {
     let space = Space::new();
     let names = space.run(&["algorithms", "--output", "quiet"]).ok();

@@ -18,6 +18,7 @@ fn mistakes_in_a_pipeline_are_shown_where_they_are() {
         ("duplicate key", "sweep:", "vars: {rounds: 3}\nsweep:", "the key `vars` is there twice", "bad.yaml:3:1"),
         ("tab", "    algorithm: [", "\talgorithm: [", "a tab indents this line", "bad.yaml:5:1"),
         ("alpha 0", "alpha: 0.5", "alpha: 0", "must be a number above 0, found 0", "bad.yaml:9:59"),
+        ("size", "hidden: [8]", "hidden: [65537]", "must be an integer from 1 to 65536", "bad.yaml:10:47"),
         ("unknown algorithm", "fedavg, ditto", "fedavg, dito", "no `algorithm` of the name `dito`", "bad.yaml:5:25"),
         ("axis left out", ", over: seed", "", "does not say what becomes of the axis `seed`", "bad.yaml:13:3"),
         ("table of nothing", "rows: algorithm", "rows: algoritm", "names `algoritm`, which is not an axis", "bad.yaml:13:47"),
@@ -83,6 +84,9 @@ fn the_command_line_is_checked_too() {
         (&["new", "y.yaml", "--set", "rounds="], &["has no value after the `=`"]),
         (&["run", "small.yaml", "--sweep", "seed=0..3", "--set", "seed=1"], &["`seed` is an axis"]),
         (&["run", "small.yaml", "--where", "algorithm == 'x'"], &["no cell fits `--where`"]),
+        (&["run", "small.yaml", "--sweep", "seed=0...3"], &["`0...3` is not a range", "`0..3` (half-open)"]),
+        (&["run", "small.yaml", "--sweep", "seed=0.1..0.5"], &["`0.1..0.5` is not a range"]),
+        (&["kinds", "partitoin"], &["`partitoin` is not a kind of stages", "did you mean `partition`?"]),
         (&["run", "small.yaml", "-j", "0"], &["error: invalid value '0'"]),
         (&["run", "small.yaml", "--device", "gpu"], &["write `cpu` or `cuda:N`"]),
         (&["run", "small.yaml", "--timeout", "soon"], &["write seconds as a number"]),
@@ -137,11 +141,36 @@ fn files_that_cannot_be_read_are_named() {
 }
 
 #[test]
+fn what_the_command_line_replaces_need_not_be_read() {
+    let space = Space::new();
+    space.run(&["run", "small.yaml", "--set", "run.rounds=1"]).ok();
+    let done = space.run(&["check", "small.yaml", "--set", "run.algorithm=fedavg"]);
+    done.fails(3, &["no stage reads the axis `algorithm`", "choose a value of the axis with `--sweep algorithm=...`"]);
+}
+
+#[test]
+fn a_model_that_fits_no_machine_is_refused() {
+    let space = Space::new();
+    space.changed("bad.yaml", "hidden: [8]", &format!("hidden: [{}]", ["65536"; 60].join(", ")));
+    space.run(&["run", "bad.yaml"]).fails(1, &["the model needs at least ", " of memory, and this machine has ", "choose a smaller model"]);
+}
+
+#[test]
+fn a_sweep_that_is_far_too_large_is_refused_at_once() {
+    let space = Space::new();
+    space.run(&["check", "small.yaml", "--sweep", "seed=0..600000"]).fails(3, &["the sweep spans more than 1000000 cells"]);
+    space.run(&["check", "small.yaml", "--sweep", "seed=0..20000"]).fails(3, &["more than `max: 10000`", "`sweep: {max: ...}`"]);
+}
+
+#[test]
 fn a_device_that_is_not_there_is_refused_before_anything_runs() {
     let space = Space::new();
     let done = space.run(&["run", "small.yaml", "--device", "cuda:7"]);
     done.fails(5, &["error: ", "`cuda:7`", "help: "]);
     assert_eq!(space.files("cache/rec").len(), 0);
+    let plan = space.run(&["plan", "small.yaml", "--device", "cuda:7"]);
+    assert!(plan.err.contains("warning: the device `cuda:7` is not here"), "{}", plan.err);
+    plan.ok();
 }
 
 #[test]

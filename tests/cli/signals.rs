@@ -37,7 +37,7 @@ fn send(signal: &str, child: &Child) {
 fn a_stopped_run_continues_bit_for_bit() {
     let space = Space::new();
     let want = space.run(&[&LONG[..], &["--cache", "whole"]].concat()).ok();
-    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 143)] {
         let child = start_training(&space);
         send(signal, &child);
         let output = child.wait_with_output().expect("it ends");

@@ -76,6 +76,32 @@ fn damage_that_keeps_the_size_is_healed_by_the_run_that_meets_it() {
 }
 
 #[test]
+fn running_again_replaces_damaged_objects() {
+    let space = Space::new();
+    let want = space.run(&["run", "small.yaml"]).ok();
+    for object in space.files("cache/cas") {
+        make_writable(&object);
+        let mut bytes = fs::read(&object).expect("readable");
+        bytes[0] ^= 1;
+        fs::write(&object, bytes).expect("writable");
+    }
+    let done = space.run(&["run", "small.yaml", "-f", "data", "-f", "split", "-f", "net", "-f", "run"]);
+    assert!(done.err.contains(&format!("{STAGES} executed")), "{}", done.err);
+    assert_eq!(done.ok(), want);
+    assert!(space.run(&["cache", "verify"]).ok().contains("all is well"));
+}
+
+#[test]
+fn a_folder_of_something_else_does_not_become_a_store() {
+    let space = Space::new();
+    let before = space.files(".").len();
+    space.run(&["run", "small.yaml", "--cache", "."]).fails(4, &["is not a store, and not empty: it holds `small.yaml`", "--cache DIR"]);
+    assert_eq!(space.files(".").len(), before);
+    fs::create_dir(space.path("empty")).expect("writable");
+    space.run(&["run", "small.yaml", "--cache", "empty"]).ok();
+}
+
+#[test]
 fn a_table_leaves_damaged_results_out_and_says_so() {
     let space = Space::new();
     space.run(&["run", "small.yaml"]).ok();

@@ -1,6 +1,6 @@
 //! What counts as equal (fixtures/README.md).
 
-use crate::fixture::Run;
+use crate::fixture::{Metric, Run};
 
 /// The relative L2 error. Where the reference is zero but for rounding (below 1e-6 everywhere), ours must be below 1e-6 too: such a
 /// tensor follows a gradient that is truly zero, like that of a bias before a batch normalisation.
@@ -30,14 +30,22 @@ pub fn tolerance(algorithm: &str, name: &str) -> f64 {
     }
 }
 
-/// By how much the tolerances grow where the reference's own rounding has grown: with scaled inputs the first steps of FedKD throw one
-/// client far out, and a run in double precision then misses the reference by 8e-5 after one round.
+/// By how much the tolerances of states and losses grow where the reference's own rounding has grown: with scaled inputs the first steps
+/// of FedKD throw client 0 far out. Inputs that are shaken by two units in their last place (2.4e-7) move our own weights there by
+/// 2.3e-4; the reference's loss differs from ours by 3.0e-4, its weights by 9e-5.
 pub fn strain(run: &Run) -> f64 {
-    if run.algorithm == "FedKD" && run.input_scale > 1.0 { 10.0 } else { 1.0 }
+    if run.algorithm == "FedKD" && run.input_scale > 1.0 { 4.0 } else { 1.0 }
 }
 
-/// How many pairs of scores may change sides by rounding. In the same run a client's network dies: its scores are the same for all 21
-/// samples, but the reference rounds its last batch, of one sample, differently. That breaks 34 ties.
-pub fn loose_pairs(run: &Run) -> f64 {
-    if run.algorithm == "FedKD" && run.input_scale > 1.0 { 17.0 } else { 1.0 }
+/// How many pairs of a positive and a negative score may change sides by rounding, because they tie to 1e-6. Those of our own fixtures
+/// are known one by one; elsewhere one pair may.
+pub fn loose_pairs(run: &Run, metric: &Metric, known: bool) -> f64 {
+    match (run.algorithm.as_str(), run.clients, metric.round, metric.client) {
+        _ if !known => 1.0,
+        ("GPFL", 4, 2, 2) | ("Ditto", 6, 0, 2) => 1.0,
+        // Client 0's network dies there: all 21 samples have the same scores, but the reference rounds its last batch, of one
+        // sample, differently. That breaks 34 ties.
+        ("FedKD", 4, 1.., 0) if run.input_scale > 1.0 => 17.0,
+        _ => 0.0,
+    }
 }

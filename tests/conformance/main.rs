@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     for path in &paths {
         let name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         let shown = path.strip_prefix(&own).unwrap_or(path).display().to_string();
-        let outcome = std::panic::catch_unwind(|| fixture::Fixture::read(path).and_then(|f| replay::replay(&f)));
+        let outcome = std::panic::catch_unwind(|| fixture::Fixture::read(path).and_then(|f| replay::replay(&f, path.starts_with(&own))));
         let outcome = outcome.unwrap_or_else(|_| Err("it panicked".to_owned()));
         match &outcome {
             Ok(worst) => {

@@ -14,6 +14,14 @@ pub enum Source {
     Server(&'static str),
     /// A leaf of the client itself, compared only where the client took part in the round.
     Participant(&'static str),
+    /// A list of the round's clients, in ascending order: `[j]` is a leaf of the j-th.
+    Cohort(&'static str),
+    /// A list of the models that a client last received: `[j]` is that of the j-th sender at the server, as the round began.
+    Delivered(&'static str),
+    /// A matrix with a column for each of the round's clients: a model of theirs, as the round began.
+    Columns(&'static str),
+    /// FedLC's calibration, tau n_k^(-1/4) in each row, from the server's counts of samples.
+    Calibration(&'static str),
     /// Not compared, for the reason given.
     Ignored(&'static str),
 }
@@ -87,7 +95,7 @@ fn partner(strategy: &Value) -> &'static str {
 
 /// Where the attribute of the server or of a client is found.
 pub fn source(algorithm: &str, server: bool, attribute: &str) -> Option<Source> {
-    use Source::{Ignored, Own, Participant, Received, Server};
+    use Source::{Calibration, Cohort, Columns, Delivered, Ignored, Own, Participant, Received, Server};
     Some(match (algorithm, server, attribute) {
         ("SCAFFOLD", true, "global_c") | ("SCAFFOLD", false, "client_c") => Own("control"),
         ("SCAFFOLD", false, "global_c") => Received("control"),
@@ -96,7 +104,7 @@ pub fn source(algorithm: &str, server: bool, attribute: &str) -> Option<Source> 
         ("FedGen", true, "generative_model") => Own("generator"),
         ("FedGen", false, "generative_model") => Server("generator"),
         ("FedGen", false, "sample_per_class") => Own("counts"),
-        ("FedPAC", true, "Hs") => Ignored("they are the `h` of the clients that took part"),
+        ("FedPAC", true, "Hs") => Cohort("h"),
         ("FedPAC", false, "h") => Participant("h"),
         ("FedPAC", true, "global_protos") => Own("prototypes"),
         ("FedPAC", false, "global_protos") => Server("prototypes"),
@@ -113,7 +121,7 @@ pub fn source(algorithm: &str, server: bool, attribute: &str) -> Option<Source> 
         ("FedProto", false, "global_protos") => Server("protos"),
         ("FD", true, "global_logits") | ("FD", false, "logits") => Own("outputs"),
         ("FD", false, "global_logits") => Server("outputs"),
-        ("FD", true, "uploaded_logits") => Ignored("the clients' `logits`, which are compared"),
+        ("FD", true, "uploaded_logits") => Cohort("outputs"),
         ("FedROD", false, "head") => Own("head"),
         ("FedROD" | "FedLC", false, "sample_per_class") => Own("counts"),
         ("MOON" | "FedNTD", false, "global_model") => Received("global"),
@@ -146,9 +154,9 @@ pub fn source(algorithm: &str, server: bool, attribute: &str) -> Option<Source> 
         ("FedGH", true, "head") => Own("global"),
         ("FedGH", false, "protos") => Own("protos"),
         ("PFL-DA", false, "global_head") => Own("global_head"),
-        ("FedLC", false, "calibration") => Ignored("a function of `sample_per_class`"),
-        ("FedMTL", true, "W_glob") => Ignored("the models with which the cohort began the round"),
-        ("FedMTL", true, "omega") => Ignored("a constant of the cohort size"),
+        ("FedLC", false, "calibration") => Calibration("counts"),
+        ("FedMTL", true, "W_glob") => Columns("model"),
+        ("FedMTL", true, "omega") => Ignored("a constant of the cohort size, which has no part in the training"),
         ("pFedMe", true, "previous_global_model") => Received("global"),
         ("pFedMe", false, "local_params") => Participant("model"),
         ("pFedMe", false, "personalized_params") => Own("model"),
@@ -157,7 +165,7 @@ pub fn source(algorithm: &str, server: bool, attribute: &str) -> Option<Source> 
         ("FedFomo", true, "P") => Own("affinity"),
         ("FedFomo", false, "old_model") => Own("mixed"),
         ("FedFomo", false, "weight_vector") => Own("gains"),
-        ("FedFomo", false, "received_models") => Ignored("the server's models, which are compared"),
+        ("FedFomo", false, "received_models") => Delivered("models"),
         ("FedPHP", false, "model_p") => Own("inherited"),
         ("APPLE", true, "client_models") | ("APPLE", false, "model_cs") => Ignored("working copies that end with the round"),
         ("APPLE", false, "model_c") => Own("model"),

@@ -50,7 +50,7 @@ impl Streams for Recorded {
         }
         for (k, v) in out.iter_mut().enumerate() {
             *v = match kind {
-                NoiseKind::Gumbel => 0.0,
+                NoiseKind::Gumbel | NoiseKind::Logistic => 0.0,
                 _ => (0.618_033_988_749_894_9 * (k + 1) as f64).fract() as f32,
             };
         }
@@ -82,7 +82,9 @@ impl Monitor for Keep {
 }
 
 /// The worst relative error, for people to read, or why the fixture is not met.
-pub fn replay(fixture: &Fixture) -> Result<String, String> {
+///
+/// `known` fixtures are this crate's own, whose ties are known.
+pub fn replay(fixture: &Fixture, known: bool) -> Result<String, String> {
     let params = mapping::algorithm(fixture).ok_or(NOT_BUILT)?;
     let params = params.as_object().expect("the mapping gives objects");
     let name = params["name"].as_str().unwrap_or_default();
@@ -93,7 +95,7 @@ pub fn replay(fixture: &Fixture) -> Result<String, String> {
     let mut keep = Keep::default();
     let simulated = algorithm.simulate(&world, &mut keep).map_err(|f| f.to_string())?;
     let worst = states(fixture, &keep)?;
-    metrics(fixture, &simulated.history).map_err(|why| format!("{why}; states: {worst}"))?;
+    metrics(fixture, &simulated.history, known).map_err(|why| format!("{why}; states: {worst}"))?;
     Ok(worst)
 }
 
@@ -192,27 +194,61 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
         let (attribute, item) = mapping::attribute(&run.algorithm, rest);
         let client = owner.strip_prefix("client").and_then(|c| c.parse::<usize>().ok());
         let source = mapping::source(&run.algorithm, client.is_none(), attribute).ok_or_else(|| format!("`{rest}` is not mapped"))?;
+        let own: Vec<(String, Leaf)>;
+        let at = |round: u64| parties(round).ok_or_else(|| format!("no state after round {round}"));
+        let mut reference = fixture.tensor(name).cloned().ok_or_else(|| format!("no tensor `{name}`"))?;
+        let cohort = round.checked_sub(1).map(|round| &run.selection[round as usize]);
+        // The position in a list, and what follows it.
+        let listed = || item.strip_prefix('[').and_then(|i| i.split_once(']')).and_then(|(j, rest)| Some((j.parse::<usize>().ok()?, rest)));
+        let mut item = item;
+        let mut list = String::new();
         let (leaves, leaf) = match source {
             Source::Ignored(_) => continue,
             Source::Own(leaf) => {
-                let parties = parties(round).ok_or_else(|| format!("no state after round {round}"))?;
+                let parties = at(round)?;
                 (client.map_or(&parties.server, |c| &parties.clients[c]), leaf)
             }
-            Source::Server(leaf) => (&parties(round).ok_or_else(|| format!("no state after round {round}"))?.server, leaf),
+            Source::Server(leaf) => (&at(round)?.server, leaf),
             Source::Participant(leaf) => {
                 let client = client.ok_or_else(|| format!("{name}: the server is no participant"))?;
-                if round == 0 || !run.selection[round as usize - 1].contains(&client) {
+                if cohort.is_none_or(|cohort| !cohort.contains(&client)) {
                     continue;
                 }
-                (&parties(round).ok_or_else(|| format!("no state after round {round}"))?.clients[client], leaf)
+                (&at(round)?.clients[client], leaf)
             }
-            Source::Received(leaf) => {
-                let parties = parties(round.saturating_sub(1)).ok_or_else(|| format!("no state before round {round}"))?;
-                (&parties.server, leaf)
+            Source::Received(leaf) => (&at(round.saturating_sub(1))?.server, leaf),
+            Source::Cohort(leaf) => {
+                let (Some(cohort), Some((j, rest))) = (cohort, listed()) else { continue };
+                item = rest;
+                (&at(round)?.clients[cohort[j]], leaf)
+            }
+            Source::Delivered(leaf) => {
+                let (Some(client), Some((j, rest))) = (client, listed()) else { continue };
+                let last = run.send.iter().filter(|s| s.client == client as u64 && s.round < round).max_by_key(|s| s.round);
+                let last = last.ok_or_else(|| format!("{name}: nothing was sent to client {client}"))?;
+                list = format!("{leaf}[{}]", last.ids[j]);
+                item = rest;
+                (&at(last.round)?.server, leaf)
+            }
+            Source::Columns(leaf) => {
+                let Some(cohort) = cohort else { continue };
+                let before = at(round - 1)?;
+                let columns = cohort.iter().map(|c| find(fixture, &before.clients[*c], leaf, "", &reference));
+                let columns = columns.collect::<Result<Vec<Vec<f32>>, String>>()?;
+                let rows = columns[0].len();
+                let matrix = (0..rows).flat_map(|row| columns.iter().map(move |column| column[row])).collect();
+                own = vec![("matrix".to_owned(), Leaf::Vector(matrix))];
+                (&own, "matrix")
+            }
+            Source::Calibration(leaf) => {
+                let tau = fixture.hyper("tau").as_f64().ok_or("tau is a number")? as f32;
+                let counts = find(fixture, &at(round)?.server, leaf, "", &reference)?;
+                let row: Vec<f32> = counts.iter().map(|n| tau * n.powf(-0.25)).collect();
+                own = vec![("rows".to_owned(), Leaf::Vector(row.repeat(reference.values.len() / row.len())))];
+                (&own, "rows")
             }
         };
-        let mut reference = fixture.tensor(name).cloned().ok_or_else(|| format!("no tensor `{name}`"))?;
-        let mut item = item;
+        let leaf = if list.is_empty() { leaf } else { &list };
         if mapping::factored(&run.algorithm, attribute) && item.contains("][") {
             // The second and third factor of a compressed tensor are compared with the first.
             let Some(whole) = name.strip_suffix("[0]") else { continue };
@@ -313,7 +349,7 @@ fn own_name(item: &str) -> String {
     }
 }
 
-fn metrics(fixture: &Fixture, history: &History) -> Result<(), String> {
+fn metrics(fixture: &Fixture, history: &History, known: bool) -> Result<(), String> {
     let run = &fixture.run;
     let mut faults = Vec::new();
     // A second set of entries under one round is the evaluation after the last round's work.
@@ -334,7 +370,9 @@ fn metrics(fixture: &Fixture, history: &History) -> Result<(), String> {
         if run.algorithm == "FedGC" && metric.n.is_some_and(|n| n as usize % fixture.number("batch_size") as usize == 1) {
             metric.auc = None;
         }
-        faults.extend(measured(&metric, ours, run).err().map(|why| format!("round {}, client {}: {why}", metric.round, metric.client)));
+        faults.extend(
+            measured(&metric, ours, run, known).err().map(|why| format!("round {}, client {}: {why}", metric.round, metric.client)),
+        );
     }
     match faults.first() {
         None => Ok(()),
@@ -342,7 +380,7 @@ fn metrics(fixture: &Fixture, history: &History) -> Result<(), String> {
     }
 }
 
-fn measured(metric: &Metric, ours: &ClientMeasured, run: &Run) -> Result<(), String> {
+fn measured(metric: &Metric, ours: &ClientMeasured, run: &Run, known: bool) -> Result<(), String> {
     if let Some(correct) = metric.correct
         && (correct - ours.correct as f64).abs() > 0.0
     {
@@ -355,7 +393,7 @@ fn measured(metric: &Metric, ours: &ClientMeasured, run: &Run) -> Result<(), Str
     }
     if let (Some(auc), Some(n)) = (metric.auc.filter(|a| *a > 0.0), metric.n) {
         // A pair of scores that change sides by rounding moves the AUC by one pair.
-        let pair = loose_pairs(run) / (n * n * (run.classes - 1) as f64);
+        let pair = loose_pairs(run, metric, known) / (n * n * (run.classes - 1) as f64);
         let ours = ours.auc.ok_or("our AUC is undefined")?;
         if (auc - ours).abs() > 1e-4 + pair {
             return Err(format!("AUC {ours:.6}, the reference has {auc:.6}"));

@@ -1,9 +1,12 @@
 //! Every algorithm under every option: the same result whatever the threads, interruptions and evaluations, and a defined one in
 //! every corner.
 
+mod by_hand;
+mod by_hand_features;
 mod corners;
 mod determinism;
 mod golden;
+mod hand;
 mod reductions;
 mod reductions_features;
 mod reductions_models;

@@ -1,6 +1,9 @@
 //! Algorithms that become another one when their own term is off: the cheapest proofs there are.
 
 use crate::small::{Case, case};
+use pflpipe::engine::{Entry, Part};
+use pflpipe::fl::round::Quiet;
+use pflpipe::fl::{Algorithm, Description, Simulation};
 use serde_json::json;
 
 fn global(case: &Case) -> Vec<f32> {
@@ -45,6 +48,46 @@ fn fedbn_without_normalisation_is_fedavg_and_with_it_is_not() {
 fn one_client_makes_fedper_local_training() {
     let one = |name| case(name, json!({})).sizes(&[40]);
     assert_eq!(accuracies(&one("fedper"), "test_accuracy"), accuracies(&one("local"), "test_accuracy"));
+}
+
+/// FedPer with any set of shared layers.
+struct Shares(fn(&Entry) -> bool);
+
+impl Algorithm for Shares {
+    type Server = ();
+    type Client = ();
+    type Upload = ();
+    fn describe() -> Description {
+        unreachable!("it is in no registry")
+    }
+    fn shared(&self, layer: &Entry) -> bool {
+        self.0(layer)
+    }
+}
+
+#[test]
+fn sharing_all_layers_is_fedavg_sharing_none_local_training_and_sharing_the_base_fedper() {
+    let result = |shared: fn(&Entry) -> bool| {
+        let world = case("fedavg", json!({})).world();
+        let _permit = world.budget.acquire();
+        let run = Shares(shared).simulate(&world, &mut Quiet).expect("it runs");
+        (run.global.params.to_vec(), run.history.series("test_accuracy"))
+    };
+    let of = |name: &str| (global(&case(name, json!({}))), accuracies(&case(name, json!({})), "test_accuracy"));
+    assert!(result(|_| true) == of("fedavg"));
+    assert_eq!(result(|_| false).1, of("local").1);
+    assert!(result(|layer| layer.part == Part::Base) == of("fedper"));
+}
+
+#[test]
+fn pfedme_whose_outer_step_is_whole_is_fedavg_up_to_rounding() {
+    // One inner step, and l <- l - lr lambda (l - theta) = theta.
+    let whole = json!({"inner_steps": 1, "lambda": 20.0, "personal_learning_rate": 0.05, "weight_decay": 0.0, "beta": 1.0,
+        "evaluate": "theta"});
+    let one = |name, params| global(&case(name, params).with(json!({"rounds": 1, "local_epochs": 1})));
+    for (a, b) in one("pfedme", whole).iter().zip(one("fedavg", json!({}))) {
+        assert!((a - b).abs() < 1e-5, "{a} and {b}");
+    }
 }
 
 #[test]

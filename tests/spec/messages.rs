@@ -30,7 +30,7 @@ error: stage `split` needs `dta`, which is not a stage
   |
   = help: did you mean `data`?
 
-error: there is no `kind` of the name `dirchlet`
+error: `kind` cannot be `dirchlet`
  --> p.yaml:7:40
   |
 7 |   split: {partition: {data: dta, kind: dirchlet, alpha: "{{ alpha }}", clients: "{{ clients }}", seed: "{{ seed }}"}}

@@ -1,5 +1,7 @@
 //! The maximum mean discrepancy of two batches of features under a sum of Gaussian kernels.
 
+use super::flat::squared_distance;
+
 /// Widths s of the kernels exp(-distance^2 / (2 s)).
 const WIDTHS: [f64; 4] = [10.0, 15.0, 20.0, 50.0];
 
@@ -11,10 +13,6 @@ fn kernels(distance: f64) -> (f64, f64) {
     })
 }
 
-fn squared(a: &[f32], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum()
-}
-
 /// The mean over all pairs of rows of `k(a, a) + k(b, b) - 2 k(a, b)`, and its gradient by `a`. Both have as many rows, of `columns`
 /// numbers.
 pub(crate) fn mmd(a: &[f32], b: &[f32], columns: usize) -> (f32, Vec<f32>) {
@@ -24,9 +22,9 @@ pub(crate) fn mmd(a: &[f32], b: &[f32], columns: usize) -> (f32, Vec<f32>) {
     for (i, (own, other)) in a.chunks_exact(columns).zip(b.chunks_exact(columns)).enumerate() {
         let gradient = &mut gradient[i * columns..][..columns];
         for (near, far) in a.chunks_exact(columns).zip(b.chunks_exact(columns)) {
-            let (within, slope) = kernels(squared(own, near));
-            let (across, slope_across) = kernels(squared(own, far));
-            value += within + kernels(squared(other, far)).0 - 2.0 * across;
+            let (within, slope) = kernels(squared_distance(own, near));
+            let (across, slope_across) = kernels(squared_distance(own, far));
+            value += within + kernels(squared_distance(other, far)).0 - 2.0 * across;
             // Each pair within `a` occurs twice, and a squared distance has the slope 2 (own - near).
             let (toward, away) = ((4.0 * slope / pairs) as f32, (4.0 * slope_across / pairs) as f32);
             for (((sum, own), near), far) in gradient.iter_mut().zip(own).zip(near).zip(far) {

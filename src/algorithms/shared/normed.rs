@@ -1,7 +1,7 @@
 //! A dense layer with a layer normalisation beside it, as the small conditional networks of GPFL and FedCP use them.
 
 use crate::base::Outcome;
-use crate::engine::tape::{Leaf, StepTape, Traced, device};
+use crate::engine::tape::{Leaf, StepTape, Traced, constant, device, operation};
 use crate::engine::update::{Correction, Optimiser};
 use crate::engine::{Layer, Model, Network, Shape};
 use crate::fl::{Item, Trainer, Update, Visitor, World};
@@ -57,12 +57,8 @@ impl Normed {
     pub(crate) fn normalise(&self, values: &mut [f32]) {
         let width = self.scale.len();
         for row in values.chunks_exact_mut(width) {
-            let mean = row.iter().sum::<f32>() / width as f32;
-            let variance = row.iter().map(|v| (v - mean) * (v - mean)).sum::<f32>() / width as f32;
-            let deviation = (variance + EPS).sqrt();
-            for ((v, scale), shift) in row.iter_mut().zip(&self.scale).zip(&self.shift) {
-                *v = (*v - mean) / deviation * scale + shift;
-            }
+            centre(row);
+            row.iter_mut().zip(&self.scale).zip(&self.shift).for_each(|((v, scale), shift)| *v = *v * scale + shift);
         }
     }
     /// One step after [`Trainer::gradients`], where the dense layer was the `index`-th model and `norm` took part in the loss.
@@ -100,11 +96,46 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    /// The normalisation of each row.
+    /// The normalisation of each row, with gradients to it, the scale and the shift.
     pub(crate) fn apply(&self, x: Traced) -> Traced {
-        let rows = x.shape().0;
-        x.normalize::<Axis<1>>(EPS) * repeat(self.scale.traced(), &vec![0; rows]) + repeat(self.shift.traced(), &vec![0; rows])
+        let (rows, width) = *x.shape();
+        let (scale, shift) = (self.scale.constant().as_vec(), self.shift.constant().as_vec());
+        let (mut unit, mut deviations) = (x.as_vec(), Vec::with_capacity(rows));
+        for row in unit.chunks_exact_mut(width) {
+            deviations.push(centre(row));
+        }
+        let mut y = unit.clone();
+        for row in y.chunks_exact_mut(width) {
+            row.iter_mut().zip(&scale).zip(&shift).for_each(|((v, scale), shift)| *v = *v * scale + shift);
+        }
+        let back = move |d_y: &[f32]| {
+            let (mut d_x, mut d_scale, mut d_shift) = (d_y.to_vec(), vec![0.0; width], vec![0.0; width]);
+            for ((d_row, unit), deviation) in d_x.chunks_exact_mut(width).zip(unit.chunks_exact(width)).zip(&deviations) {
+                for (((d, unit), (d_scale, d_shift)), scale) in
+                    d_row.iter_mut().zip(unit).zip(d_scale.iter_mut().zip(&mut d_shift)).zip(&scale)
+                {
+                    *d_scale += *d * unit;
+                    *d_shift += *d;
+                    *d *= scale;
+                }
+                let mean = d_row.iter().sum::<f32>() / width as f32;
+                let along = d_row.iter().zip(unit).map(|(d, unit)| d * unit).sum::<f32>() / width as f32;
+                d_row.iter_mut().zip(unit).for_each(|(d, unit)| *d = (*d - mean - along * unit) / deviation);
+            }
+            [d_x, d_scale, d_shift]
+        };
+        operation([x, self.scale.traced(), self.shift.traced()], constant(y, rows, width), back)
     }
+}
+
+/// Takes the mean from a row and divides it by its deviation, which is returned.
+fn centre(row: &mut [f32]) -> f32 {
+    let width = row.len() as f32;
+    let mean = row.iter().sum::<f32>() / width;
+    row.iter_mut().for_each(|v| *v -= mean);
+    let deviation = (row.iter().map(|v| v * v).sum::<f32>() / width + EPS).sqrt();
+    row.iter_mut().for_each(|v| *v /= deviation);
+    deviation
 }
 
 /// The rows of `x` with these indices, one below the other.
@@ -121,7 +152,6 @@ pub(crate) fn twice(x: Traced) -> (Traced, Traced) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::tape::constant;
 
     #[test]
     fn the_normalisation_on_the_tape_agrees_with_the_one_without() {
@@ -136,6 +166,32 @@ mod tests {
         assert!((values[2] - (3.0 / (14f32 / 3.0 + EPS).sqrt() * 0.5 + 2.0)).abs() < 1e-6);
         for (a, b) in taped.iter().zip(&values) {
             assert!((a - b).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn the_gradients_of_the_normalisation_are_the_slopes_of_its_value() {
+        let (x, scale, shift) = (vec![1.0, 2.0, 6.0, -1.0, 0.0, 0.5], vec![2.0, 1.0, 0.5], vec![0.0, 1.0, 2.0]);
+        let weights = || constant(vec![1.0, -2.0, 0.5, 3.0, 1.0, -1.0], 2, 3);
+        let leaves = |values: [&[f32]; 3]| {
+            let norm = Norm { scale: Leaf::new(values[1].to_vec(), 1, 3), shift: Leaf::new(values[2].to_vec(), 1, 3) };
+            (Leaf::new(values[0].to_vec(), 2, 3), norm)
+        };
+        let own = [&x[..], &scale, &shift];
+        let (leaf, norm) = leaves(own);
+        (norm.apply(leaf.traced()) * weights()).sum().backward();
+        for (which, gradient) in [leaf.gradient(), norm.scale.gradient(), norm.shift.gradient()].iter().enumerate() {
+            for (i, slope) in gradient.iter().enumerate() {
+                let at = |step: f32| {
+                    let mut moved = own[which].to_vec();
+                    moved[i] += step;
+                    let mut values = own;
+                    values[which] = &moved;
+                    let (leaf, norm) = leaves(values);
+                    (norm.apply(leaf.traced()) * weights()).as_vec().iter().sum::<f32>()
+                };
+                assert!((slope - (at(1e-2) - at(-1e-2)) / 2e-2).abs() < 5e-3, "{which} {i}: {slope}");
+            }
         }
     }
 

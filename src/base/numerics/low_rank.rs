@@ -2,7 +2,7 @@
 
 use nalgebra::{DMatrix, SymmetricEigen};
 
-/// The squared singular values of a matrix and the directions that belong to them.
+/// Squared singular values of a matrix, the greatest first, and the directions that belong to them.
 ///
 /// They come from the smaller of the two products of the matrix with its transpose, in `f64`: squares below 1e-16 of the greatest are
 /// rounding.
@@ -10,11 +10,18 @@ use nalgebra::{DMatrix, SymmetricEigen};
 pub struct Spectrum {
     rows: usize,
     columns: usize,
-    /// Squared singular values, descending, min(rows, columns) of them, none negative.
+    /// Squared singular values, descending, none negative: all min(rows, columns) of them, or the greatest.
     pub squares: Vec<f64>,
-    /// One direction for each, as columns in the same order.
+    /// The sum of all squared singular values.
+    pub total: f64,
+    /// One direction for each of `squares`, as columns in the same order.
     directions: DMatrix<f64>,
 }
+
+/// Directions that are sought together.
+const BLOCK: usize = 16;
+/// Matrices up to this size are decomposed whole.
+const SMALL: usize = 16 * BLOCK;
 
 impl Spectrum {
     /// Of a matrix row by row; absent when a number is not finite.
@@ -23,45 +30,128 @@ impl Spectrum {
     /// When there are not rows x columns numbers.
     #[must_use]
     pub fn of(matrix: &[f32], rows: usize, columns: usize) -> Option<Self> {
-        assert_eq!(matrix.len(), rows * columns, "a matrix has rows x columns numbers");
-        if !matrix.iter().all(|v| v.is_finite()) {
-            return None;
-        }
+        let wide = wide(matrix, rows, columns)?;
+        let (squares, directions) = eigen(&wide * wide.transpose())?;
+        Some(Self { rows, columns, total: squares.iter().sum(), squares, directions })
+    }
+
+    /// As [`Spectrum::of`], but of a large matrix only as many of the greatest singular values as hold more than `share` of the total,
+    /// where few do.
+    ///
+    /// They are those of the matrix on a Krylov space of blocks: it grows until they no longer move by more than 1e-12 of the greatest.
+    ///
+    /// # Panics
+    /// When there are not rows x columns numbers.
+    #[must_use]
+    pub fn holding(matrix: &[f32], rows: usize, columns: usize, share: f64) -> Option<Self> {
         let n = rows.min(columns);
-        let matrix = DMatrix::from_row_iterator(rows, columns, matrix.iter().map(|v| f64::from(*v)));
-        let product = if rows <= columns { &matrix * matrix.transpose() } else { matrix.transpose() * &matrix };
-        let eigen = SymmetricEigen::try_new(product, f64::EPSILON, 1000 * (n + 1))?;
-        let mut order: Vec<usize> = (0..n).collect();
-        order.sort_by(|a, b| eigen.eigenvalues[*b].total_cmp(&eigen.eigenvalues[*a]).then(a.cmp(b)));
-        let squares = order.iter().map(|i| eigen.eigenvalues[*i].max(0.0)).collect();
-        let directions = eigen.eigenvectors.select_columns(&order);
-        Some(Self { rows, columns, squares, directions })
+        if n > SMALL
+            && let Some(leading) = Self::leading(&wide(matrix, rows, columns)?, share)
+        {
+            return Some(Self { rows, columns, ..leading });
+        }
+        Self::of(matrix, rows, columns)
+    }
+
+    /// The leading part of the spectrum of a wide matrix; absent where too much of it would be needed.
+    fn leading(wide: &DMatrix<f64>, share: f64) -> Option<Self> {
+        let (n, columns) = wide.shape();
+        let total = wide.norm_squared();
+        let narrow = wide.transpose();
+        let times = |block: &DMatrix<f64>| wide * (&narrow * block);
+        let mut space = DMatrix::<f64>::zeros(n, 0);
+        let mut images = DMatrix::<f64>::zeros(n, 0);
+        // Any start that is not special will do, but always the same.
+        let mut next = DMatrix::from_fn(n, BLOCK, |i, j| ((i * BLOCK + j + 1) as f64 * 0.618_033_988_749_894_9).fract() - 0.5);
+        while space.ncols() + BLOCK <= n / 4 {
+            for _ in 0..2 {
+                next -= &space * space.tr_mul(&next);
+                next = next.qr().q();
+            }
+            let image = times(&next);
+            space = side_by_side(&space, &next);
+            images = side_by_side(&images, &image);
+            next = image;
+            if space.ncols() < 3 * BLOCK {
+                continue;
+            }
+            let small = space.tr_mul(&images);
+            let (squares, inner) = eigen((&small + small.transpose()) * 0.5)?;
+            let mut sum = 0.0;
+            let short = squares.iter().take_while(|square| {
+                sum += **square;
+                sum <= share * total
+            });
+            let count = short.count() + 1;
+            if count > squares.len() {
+                continue;
+            }
+            let inner = inner.columns(0, count);
+            let directions = &space * inner;
+            let mut apart = &images * inner;
+            for (mut column, (direction, square)) in apart.column_iter_mut().zip(directions.column_iter().zip(&squares)) {
+                column.axpy(-square, &direction, 1.0);
+            }
+            if apart.column_iter().all(|column| column.norm() <= 1e-12 * squares[0]) {
+                return Some(Self { rows: n, columns, squares: squares[..count].to_vec(), total, directions });
+            }
+        }
+        None
     }
 
     /// Replaces the matrix by the nearest one of this rank.
     ///
     /// # Panics
-    /// When `matrix` has another size.
+    /// When `matrix` has another size, or the rank is beyond the singular values that are known but not all.
     pub fn truncate(&self, matrix: &mut [f32], rank: usize) {
-        let (rows, columns, n) = (self.rows, self.columns, self.squares.len());
+        let (rows, columns, n, known) = (self.rows, self.columns, self.rows.min(self.columns), self.squares.len());
         assert_eq!(matrix.len(), rows * columns, "the matrix has the size of its spectrum");
         if rank >= n {
             return;
         }
+        assert!(rank <= known, "the directions of the rank are known");
+        let mut whole = oriented(matrix, rows, columns);
         // Onto the kept directions, or off the others where these are fewer.
-        let projection = if 2 * rank <= n {
+        if 2 * rank <= n || known < n {
             let kept = self.directions.columns(0, rank);
-            kept * kept.transpose()
+            whole = kept * kept.tr_mul(&whole);
         } else {
             let lost = self.directions.columns(rank, n - rank);
-            DMatrix::identity(n, n) - lost * lost.transpose()
-        };
-        let whole = DMatrix::from_row_iterator(rows, columns, matrix.iter().map(|v| f64::from(*v)));
-        let result = if rows <= columns { projection * whole } else { whole * projection };
-        for (row, values) in matrix.chunks_exact_mut(columns).zip(result.row_iter()) {
-            row.iter_mut().zip(values.iter()).for_each(|(v, r)| *v = *r as f32);
+            let gone = lost.tr_mul(&whole);
+            whole -= lost * gone;
+        }
+        for (i, v) in matrix.iter_mut().enumerate() {
+            let (row, column) = (i / columns, i % columns);
+            *v = whole[if rows <= columns { (row, column) } else { (column, row) }] as f32;
         }
     }
+}
+
+/// The matrix, or its transpose where it has more rows than columns.
+fn oriented(matrix: &[f32], rows: usize, columns: usize) -> DMatrix<f64> {
+    let values = matrix.iter().map(|v| f64::from(*v));
+    // Row by row is the transpose column by column.
+    if rows <= columns { DMatrix::from_iterator(columns, rows, values).transpose() } else { DMatrix::from_iterator(columns, rows, values) }
+}
+
+/// [`oriented`] where all numbers are finite.
+fn wide(matrix: &[f32], rows: usize, columns: usize) -> Option<DMatrix<f64>> {
+    assert_eq!(matrix.len(), rows * columns, "a matrix has rows x columns numbers");
+    matrix.iter().all(|v| v.is_finite()).then(|| oriented(matrix, rows, columns))
+}
+
+/// The eigenvalues of a symmetric matrix without negative ones, descending, and their directions.
+fn eigen(product: DMatrix<f64>) -> Option<(Vec<f64>, DMatrix<f64>)> {
+    let n = product.nrows();
+    let eigen = SymmetricEigen::try_new(product, f64::EPSILON, 1000 * (n + 1))?;
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|a, b| eigen.eigenvalues[*b].total_cmp(&eigen.eigenvalues[*a]).then(a.cmp(b)));
+    Some((order.iter().map(|i| eigen.eigenvalues[*i].max(0.0)).collect(), eigen.eigenvectors.select_columns(&order)))
+}
+
+fn side_by_side(left: &DMatrix<f64>, right: &DMatrix<f64>) -> DMatrix<f64> {
+    let columns: Vec<_> = left.column_iter().chain(right.column_iter()).collect();
+    DMatrix::from_columns(&columns)
 }
 
 #[cfg(test)]
@@ -89,5 +179,39 @@ mod tests {
                 assert!((error - left).abs() < 1e-3, "{rows} x {columns}, rank {rank}: {error} and {left}");
             }
         }
+    }
+
+    #[test]
+    fn the_leading_part_of_a_large_matrix_is_that_of_the_whole() {
+        let (rows, columns) = (380, 300);
+        // Singular values that fall by a fifth each, on waves that are nearly orthogonal, and a little noise.
+        let noise = |i: usize| ((i * 7919 % 1009) as f32 / 1009.0 - 0.5) * 1e-3;
+        let wave = |k: usize, i: usize, n: usize| (std::f32::consts::PI * (k as f32 + 0.5) * i as f32 / n as f32).cos();
+        let value = |r: usize, c: usize| (0..12).map(|k| 0.8f32.powi(k as i32) * wave(k, r, rows) * wave(k, c, columns)).sum::<f32>();
+        for (rows, columns) in [(rows, columns), (columns, rows)] {
+            let at = |i: usize| if rows > columns { value(i / columns, i % columns) } else { value(i % columns, i / columns) };
+            let matrix: Vec<f32> = (0..rows * columns).map(|i| at(i) + noise(i)).collect();
+            let (all, leading) = (Spectrum::of(&matrix, rows, columns), Spectrum::holding(&matrix, rows, columns, 0.9));
+            let (all, leading) = (all.expect("finite"), leading.expect("finite"));
+            assert!(leading.squares.len() < 10, "few hold most");
+            assert!((all.total - leading.total).abs() < 1e-9 * all.total);
+            assert!(leading.squares.iter().sum::<f64>() > 0.9 * all.total);
+            for (a, b) in all.squares.iter().zip(&leading.squares) {
+                assert!((a - b).abs() < 1e-10 * all.total, "{a} and {b}");
+            }
+            let rank = leading.squares.len();
+            let (mut one, mut other) = (matrix.clone(), matrix);
+            all.truncate(&mut one, rank);
+            leading.truncate(&mut other, rank);
+            assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-5));
+        }
+    }
+
+    #[test]
+    fn a_flat_spectrum_is_decomposed_whole() {
+        let matrix: Vec<f32> = (0..270 * 270).map(|i| if i % 271 == 0 { 2.0 } else { 0.0 }).collect();
+        let spectrum = Spectrum::holding(&matrix, 270, 270, 0.95).expect("finite");
+        assert_eq!(spectrum.squares.len(), 270);
+        assert!(Spectrum::holding(&matrix, 270, 270, 1.0).is_some_and(|s| s.squares.len() == 270));
     }
 }
