@@ -10,7 +10,7 @@ use crate::base::{Fault, Outcome};
 use crate::plan::{NodeId, Plan};
 use crate::results::published::{self, Partition, Published, Setup, plain};
 use crate::results::stats::Test;
-use crate::spec::{Compare, Statistics, Table as Layout};
+use crate::spec::{Compare, Measure, Statistics, Table as Layout};
 use crate::table::analysis::{Against, find_row};
 use crate::table::{Analysis, Beside, Look, Table, Wanted, format};
 use serde_json::{Map, Value};
@@ -113,11 +113,22 @@ fn numbers(compare: &Compare, project: &Project) -> Outcome<Vec<Published>> {
     Ok(all)
 }
 
+/// What is needed of our side of a comparison.
+struct Ours<'a> {
+    /// The algorithm's plain name.
+    algorithm: String,
+    /// What is shown.
+    value: &'a Measure,
+    /// The setup.
+    setup: Setup,
+    /// The published setting that a label of the cell stands for.
+    setting: Option<&'a String>,
+}
+
 fn beside(table: &Table, layout: &Layout, compare: &Compare, project: &Project) -> Outcome<Beside> {
     let all = numbers(compare, project)?;
     let plan = &project.plan;
-    // The setup of each cell of the table, and the published setting that a label of it stands for.
-    let mut setups: HashMap<(String, String), (String, String, Setup, Option<&String>)> = HashMap::new();
+    let mut setups: HashMap<(String, String), Ours<'_>> = HashMap::new();
     for cell in &layout.cells {
         let coords = plan.coords(*cell);
         let labels: Vec<String> =
@@ -130,18 +141,18 @@ fn beside(table: &Table, layout: &Layout, compare: &Compare, project: &Project) 
             }
             if let Some(node) = plan.node_for(*cell, &value.stage) {
                 let algorithm = plan.node(node).params.to_map().get("algorithm").map(crate::spec::node::short).unwrap_or_default();
-                setups.insert(place, (plain(&algorithm), value.metric.clone(), setup(plan, node), setting));
+                setups.insert(place, Ours { algorithm: plain(&algorithm), value, setup: setup(plan, node), setting });
             }
         }
     }
     let find = |row: usize, column: usize| {
         let key = (table.rows[row].clone(), table.columns[column].label.clone());
-        let (algorithm, metric, setup, setting) = setups.get(&key)?;
+        let Ours { algorithm, value, setup, setting } = setups.get(&key)?;
         let mut ours = setup.clone();
         ours.trials = Some(table.cells[row][column].samples.len() as u64).filter(|n| *n > 0);
         let fits = |line: &&Published| {
             plain(&line.algorithm) == *algorithm
-                && line.our_metric() == Some(metric.as_str())
+                && line.our_metric() == Some(value.metric.as_str())
                 && match setting {
                     Some(text) => format!("{}, {}, {}", line.dataset, line.model, line.scenario) == **text,
                     None => ours.fits(&line.setup),
@@ -150,7 +161,12 @@ fn beside(table: &Table, layout: &Layout, compare: &Compare, project: &Project) 
         // Of several that fit, the one whose setup differs least.
         let mut found: Vec<(Vec<String>, &Published)> = all.iter().filter(fits).map(|line| (ours.differences(&line.setup), line)).collect();
         found.sort_by_key(|(differences, _)| differences.len());
-        found.into_iter().next().map(|(differences, line)| (line.clone(), differences))
+        found.into_iter().next().map(|(mut differences, line)| {
+            if let Some(theirs) = line.selector().filter(|theirs| *theirs != value.selector) {
+                differences.push(format!("the {} evaluation instead of the {theirs}", value.selector));
+            }
+            (line.clone(), differences)
+        })
     };
     Ok(Beside::of(table, compare.tables.clone(), compare.margin, find))
 }
@@ -246,7 +262,7 @@ pub(super) fn write(tables: &[Table], layouts: &[&Layout], folder: &Path, contex
             .and_then(|here| first.strip_prefix(here).ok().map(Path::to_owned))
             .unwrap_or_else(|| first.clone());
         let more = if written.len() > 1 { format!(" and {} more", written.len() - 1) } else { String::new() };
-        context.terminal.note(&format!("wrote {}{more}", shown.display()));
+        context.terminal.note(format!("wrote {}{more}", shown.display()));
     }
     Ok(())
 }

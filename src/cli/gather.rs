@@ -31,11 +31,12 @@ pub(super) enum Found {
 
 /// What there is for each node of a plan that was decided, but not run.
 pub(super) fn found(plan: &Plan, decisions: &[Decision], store: Option<&Store>) -> Vec<Found> {
+    let begun = store.map(Store::checkpointed).unwrap_or_default();
     let mut all: Vec<Found> = Vec::with_capacity(decisions.len());
     for (index, decision) in decisions.iter().enumerate() {
         let found = match decision {
             Decision::Cached { outputs, .. } => outputs.get("metrics").map_or(Found::Missing, |digest| Found::Metrics(*digest)),
-            Decision::Run { key, .. } => store.map_or(Found::Missing, |store| unfinished(store, key)),
+            Decision::Run { key, .. } => store.map_or(Found::Missing, |store| unfinished(store, key, begun.contains(key))),
             Decision::Maybe { .. } => {
                 let failed = plan.nodes[index].inputs.iter().any(|input| all[input.node.index()] == Found::Failed);
                 if failed { Found::Failed } else { Found::Missing }
@@ -46,11 +47,11 @@ pub(super) fn found(plan: &Plan, decisions: &[Decision], store: Option<&Store>) 
     all
 }
 
-fn unfinished(store: &Store, key: &Digest) -> Found {
+fn unfinished(store: &Store, key: &Digest, begun: bool) -> Found {
     if store.leased(key) {
         Found::Running
     } else if store.failures(key).is_empty() {
-        if store.load_checkpoint(key).is_some() { Found::Unfinished } else { Found::Missing }
+        if begun { Found::Unfinished } else { Found::Missing }
     } else {
         Found::Failed
     }

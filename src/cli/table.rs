@@ -138,7 +138,8 @@ fn layouts(project: &Project, args: &Args) -> Outcome<Vec<Layout>> {
             return Err(Fault::usage(format!("`{name}` is not a table of the pipeline")).help(help));
         }
     }
-    for name in args.compare.iter().filter(|name| !name.ends_with(".csv") && !published::NAMES.contains(&name.as_str())) {
+    let known = |name: &&String| name.ends_with(".csv") || published::NAMES.contains(&name.as_str());
+    if let Some(name) = args.compare.iter().find(|name| !known(name)) {
         let help = match nearest(name, published::NAMES) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("choose from {}, or give a csv file", quoted(published::NAMES)),

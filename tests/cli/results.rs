@@ -364,3 +364,37 @@ fn pfllibs_result_files_are_read_back_by_h5py() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(said.trim(), format!("['rs_test_acc', 'rs_test_auc', 'rs_train_loss'] (3,) {best}"));
 }
+
+#[test]
+fn pandas_reads_the_exports_in_one_line() {
+    let space = ran(TABLE);
+    space.write("long.csv", &space.run(&["table", "p.yaml", "--format", "long"]).ok());
+    space.write("series.csv", &space.run(&["table", "p.yaml", "--format", "series"]).ok());
+    let read = "import pandas\nlong = pandas.read_csv('long.csv')\nseries = pandas.read_csv('series.csv')\n\
+                print(len(long), len(series), repr(float(long[long.row == 'ditto'].measured.mean())))";
+    let output = std::process::Command::new("python3").args(["-c", read]).current_dir(space.path(".")).output();
+    let Some(output) = output.ok().filter(|output| output.status.success()) else {
+        eprintln!("skipped: there is no Python with pandas");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let ditto = json[0]["cells"].as_array().expect("cells").iter().find(|c| c["row"] == "ditto").expect("ditto")["mean"].as_f64();
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert_eq!(words[..2], ["4", "12"]);
+    assert!((words[2].parse::<f64>().expect("a number") - ditto.expect("a mean")).abs() < 1e-12, "{said}");
+}
+
+#[test]
+fn latex_compiles_as_it_is() {
+    let space = swept();
+    let table = space.run(&["table", "p.yaml", "--format", "latex", "--ranks", "--families", "--compare", "pfllib-table2"]).ok();
+    let text = format!("\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{table}\\end{{document}}\n");
+    space.write("t.tex", &text);
+    let mut latex = std::process::Command::new("pdflatex");
+    let Ok(output) = latex.args(["-interaction=nonstopmode", "-halt-on-error", "t.tex"]).current_dir(space.path(".")).output() else {
+        eprintln!("skipped: there is no pdflatex");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

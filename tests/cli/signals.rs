@@ -81,3 +81,13 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(output.status.code(), Some(130));
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
+
+#[test]
+fn a_table_tells_unfinished_from_missing() {
+    let space = Space::new();
+    let child = start_training(&space);
+    send("-INT", &child);
+    child.wait_with_output().expect("it ends");
+    let text = space.run(&["table", "small.yaml", "--set", "rounds=400"]).ok();
+    assert!(text.contains("unfinished") && text.contains("missing"), "ditto was begun, fedavg was not:\n{text}");
+}

@@ -158,3 +158,36 @@ fn variance_components() {
     assert_eq!(components(&factors, &values[1..]), None, "an incomplete crossing");
     assert_eq!(stats::components(&[], &[]), None);
 }
+
+/// The published Table 2 of PFLlib, analysed anew: 20 methods in 8 settings.
+#[test]
+fn the_published_table_separates_few_methods() {
+    use pflpipe::results::published::builtin;
+    let all = builtin("pfllib-table2").expect("it is built in");
+    let mut methods: Vec<&str> = Vec::new();
+    let mut settings: Vec<(&str, &str, &str)> = Vec::new();
+    for line in &all {
+        let setting = (line.dataset.as_str(), line.model.as_str(), line.scenario.as_str());
+        if !methods.contains(&line.algorithm.as_str()) {
+            methods.push(&line.algorithm);
+        }
+        if !settings.contains(&setting) {
+            settings.push(setting);
+        }
+    }
+    let value = |setting: &(&str, &str, &str), method: &&str| {
+        let line = all.iter().find(|l| (l.dataset.as_str(), l.model.as_str(), l.scenario.as_str()) == *setting && l.algorithm == *method);
+        line.expect("a complete table").mean
+    };
+    let blocks: Vec<Vec<f64>> = settings.iter().map(|setting| methods.iter().map(|method| value(setting, method)).collect()).collect();
+    let friedman = Friedman::of(&blocks, 0.05).expect("a test");
+    // SciPy: chi2 127.96 with its correction for ties (127.9 without), so F 37.3; critical difference 10.48 by Demsar's formula.
+    assert_eq!((format!("{:.1}", friedman.chi2), format!("{:.1}", friedman.f.expect("no perfect order"))), ("128.0".into(), "37.3".into()));
+    assert_eq!(format!("{:.2}", friedman.critical), "10.48");
+    let order = friedman.order();
+    assert_eq!((methods[order[0]], friedman.mean_ranks[order[0]]), ("GPFL", 1.75));
+    assert_eq!(methods[order[19]], "FedGen");
+    let best = friedman.mean_ranks[order[0]];
+    let alike = friedman.mean_ranks.iter().filter(|rank| **rank - best <= friedman.critical).count();
+    assert_eq!(alike, 12, "twelve of twenty methods are not separable from the best");
+}

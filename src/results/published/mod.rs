@@ -71,10 +71,10 @@ impl Published {
         }
     }
 
-    /// Whether it is that of an evaluation that was chosen by the test accuracy.
+    /// Which evaluation it is from, where the transcription says so: `best` or `last`.
     #[must_use]
-    pub fn is_best(&self) -> bool {
-        self.metric.contains("best")
+    pub fn selector(&self) -> Option<&'static str> {
+        ["best", "last"].into_iter().find(|word| self.metric.contains(word))
     }
 }
 
