@@ -122,6 +122,20 @@ impl Measured {
     }
 }
 
+impl Measured {
+    /// The value of a metric that begins with `test_`.
+    fn value(&self, metric: &str) -> Option<f64> {
+        match metric.strip_prefix("test_")? {
+            "accuracy" => self.accuracy,
+            "accuracy_mean" => self.accuracy_mean,
+            "accuracy_sd" => self.accuracy_sd,
+            "accuracy_worst10" => self.accuracy_worst10,
+            "auc" => self.auc,
+            _ => None,
+        }
+    }
+}
+
 fn average(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
@@ -130,10 +144,16 @@ impl History {
     /// The values of a metric over the evaluations, as (round, value); absent values are left out.
     ///
     /// Metrics are the fields of [`Measured`] with the prefix `test_` (of the headline view; `VIEW:test_accuracy` of another one),
-    /// `train_loss`, `floats_up`, `floats_down` and `gradient_evaluations`.
+    /// `train_loss`, `floats_up`, `floats_down` and `gradient_evaluations`. The view [`NEW_CLIENTS`] has one value, after the last
+    /// round.
     #[must_use]
     pub fn series(&self, metric: &str) -> Vec<(u64, f64)> {
         let (view, metric) = metric.split_once(':').unwrap_or((&self.headline, metric));
+        if view == NEW_CLIENTS {
+            let round = self.evaluations.last().map_or(0, |last| last.round);
+            let value = self.newcomers.as_ref().and_then(|newcomers| newcomers.value(metric));
+            return value.map(|value| (round, value)).into_iter().collect();
+        }
         self.evaluations
             .iter()
             .filter_map(|e| {
@@ -142,17 +162,7 @@ impl History {
                     "floats_up" => Some(e.floats_up as f64),
                     "floats_down" => Some(e.floats_down as f64),
                     "gradient_evaluations" => Some(e.gradient_evaluations as f64),
-                    _ => {
-                        let m = e.views.get(view)?;
-                        match metric.strip_prefix("test_")? {
-                            "accuracy" => m.accuracy,
-                            "accuracy_mean" => m.accuracy_mean,
-                            "accuracy_sd" => m.accuracy_sd,
-                            "accuracy_worst10" => m.accuracy_worst10,
-                            "auc" => m.auc,
-                            _ => None,
-                        }
-                    }
+                    _ => e.views.get(view)?.value(metric),
                 };
                 Some((e.round, value?))
             })
@@ -160,7 +170,10 @@ impl History {
     }
 }
 
-/// The metrics that [`History::series`] knows.
+/// The view of the clients that join after the last round.
+pub const NEW_CLIENTS: &str = "new_clients";
+
+/// The metrics that [`History::series`] knows; views that an algorithm or a setting does not have are missing values.
 pub const METRICS: &[&str] = &[
     "test_accuracy",
     "test_accuracy_mean",
@@ -173,11 +186,26 @@ pub const METRICS: &[&str] = &[
     "gradient_evaluations",
     "global:test_accuracy",
     "personal:test_accuracy",
+    "generic:test_accuracy",
+    "inherited:test_accuracy",
+    "model:test_accuracy",
+    "new_clients:test_accuracy",
+    "new_clients:test_accuracy_mean",
+    "new_clients:test_accuracy_worst10",
+    "new_clients:test_auc",
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new_clients_are_a_view_with_one_value() {
+        let client = ClientMeasured { correct: 3, n: 4, auc: None, train_loss_sum: None, train_n: None };
+        let history = History { newcomers: Some(Measured::of(vec![client])), ..History::default() };
+        assert_eq!(history.series("new_clients:test_accuracy"), [(0, 0.75)]);
+        assert!(history.series("new_clients:test_auc").is_empty() && History::default().series("new_clients:test_accuracy").is_empty());
+    }
 
     #[test]
     fn weighted_and_unweighted_accuracy_differ_and_both_are_reported() {

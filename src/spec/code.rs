@@ -217,6 +217,9 @@ mod tests {
         assert_eq!(eval("{{ {'k': {'a': a}} }}", &a), Ok(json!({"k": {"a": 0.5}})));
         assert_eq!(eval("{{ '}}' }}", &a), Ok(json!("}}")));
         assert_eq!(eval("{{ l | length + 1 }}", &a), Ok(json!(3)));
+        assert_eq!(eval("{{ l[0:1] }}", &a), Ok(json!([1])));
+        assert_eq!(eval("{{ (l | default([7, 8]))[1:] }}", &a), Ok(json!([2])));
+        assert_eq!(eval("{{ 'a: [l]'[0:3] }}", &[]), Ok(json!("a: ")));
     }
 
     #[test]

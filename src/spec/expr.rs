@@ -157,6 +157,10 @@ impl<'e> Program<'e> {
         let mut context = Vec::new();
         let mut read = BTreeSet::new();
         let mut undeclared: Vec<String> = compiled.undeclared_variables(false).into_iter().collect();
+        if source.contains('[') && source.contains(':') {
+            // The template engine does not look into slices (`list[a:b]`) for names.
+            undeclared.extend(words(source, names).into_iter().filter(|word| !compiled.undeclared_variables(false).contains(word)));
+        }
         undeclared.sort_unstable();
         for key in undeclared {
             if engine.0.globals().any(|(name, _)| name == key) {
@@ -324,6 +328,29 @@ fn rewrite(source: &str, names: &dyn Names) -> String {
         out.push_str(&source[start..i]);
     }
     out
+}
+
+/// The known names in the text, those in quotes and after a point left out.
+fn words(source: &str, names: &dyn Names) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let (mut quote, mut word, mut before) = (None, String::new(), ' ');
+    for c in source.chars().chain([' ']) {
+        match quote {
+            Some(open) => quote = Some(open).filter(|open| *open != c),
+            None if c.is_ascii_alphanumeric() || c == '_' => word.push(c),
+            None => {
+                if before != '.' && names.knows(&word) {
+                    found.insert(std::mem::take(&mut word));
+                }
+                if !word.is_empty() || !c.is_whitespace() {
+                    before = c;
+                }
+                word.clear();
+                quote = Some(c).filter(|c| matches!(c, '"' | '\''));
+            }
+        }
+    }
+    found
 }
 
 fn compared(before: &str, after: &str) -> bool {

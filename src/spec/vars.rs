@@ -116,7 +116,7 @@ impl<'e> Vars<'e> {
         if node.has_hole() {
             scope.broken.insert(&var.name);
         } else {
-            scope.bound.insert(&var.name, Arc::new(Bound::new(node, true)));
+            scope.bound.insert(&var.name, Arc::new(Bound::new(node, false)));
         }
     }
     /// The variables that nothing in `used` comes to, with their places.
