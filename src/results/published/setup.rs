@@ -121,6 +121,9 @@ impl Setup {
         let whole = part(&self.dataset).is_none() || part(&self.dataset) == part(&published.dataset);
         say("data", self.dataset.clone(), published.dataset.clone(), whole && same(&self.dataset, &published.dataset));
         say("model", self.model.clone(), published.model.clone(), same(&self.model, &published.model));
+        if let (Some(ours), None, false) = (&self.dataset, &published.dataset, whole) {
+            say("data", Some(ours.clone()), Some("a whole data set".to_owned()), false);
+        }
         let partitions = (self.partition, published.partition);
         say("partition", partitions.0.map(|p| p.to_string()), partitions.1.map(|p| p.to_string()), partitions.0 == partitions.1);
         for (name, ours, theirs) in [
@@ -178,6 +181,7 @@ mod tests {
         assert!(ours.fits(&published));
         let part = Setup { dataset: Some("fashion-mnist (first 1500)".into()), ..Setup::default() };
         assert_eq!(part.differences(&published), ["data fashion-mnist (first 1500) instead of Fashion-MNIST"]);
+        assert_eq!(part.differences(&Setup::default()), ["data fashion-mnist (first 1500) instead of a whole data set"]);
         assert!(!Setup { dataset: Some("mnist".into()), ..Setup::default() }.fits(&published));
     }
 
