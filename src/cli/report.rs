@@ -113,10 +113,7 @@ fn warnings(sections: &[Section], project: &Project, records: &[Option<Record>])
             all.push(format!("{}: {}.", section.table.title(), section.table.troubles()));
         }
         if section.table.heading.quantities.iter().any(|quantity| quantity.label.ends_with(".best")) {
-            all.push(format!(
-                "{}: `best` chooses the evaluation by the test set and flatters; so do most published tables.",
-                section.table.title()
-            ));
+            all.push("Values that end in .best are of the evaluation that was chosen by the test set, which flatters; so are most published ones.".to_owned());
         }
         if !section.table.heading.over.is_empty() && section.table.depth() < 6 && section.table.depth() > 0 {
             all.push(format!(

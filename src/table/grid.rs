@@ -188,7 +188,7 @@ impl Table {
                         "Mean ranks{of}: Friedman chi2 = {:.2}, p {}; Iman-Davenport p {}; Nemenyi's critical difference {:.2} at {}",
                         test.chi2,
                         equals(test.p),
-                        test.f.map_or_else(|| "-".to_owned(), |_| equals(test.p_f)),
+                        test.f.map_or_else(|| "not defined".to_owned(), |_| equals(test.p_f)),
                         test.critical,
                         number(test.level)
                     ),

@@ -121,7 +121,11 @@ impl Table {
     /// What stands above the row labels: `algorithm \ alpha`.
     pub(super) fn corner(&self) -> String {
         let heading = &self.heading;
-        if heading.column_axis.is_empty() { heading.row_axis.clone() } else { format!("{} \\ {}", heading.row_axis, heading.column_axis) }
+        match (heading.row_axis.as_str(), heading.column_axis.as_str()) {
+            (row, "") => row.to_owned(),
+            ("", column) => column.to_owned(),
+            (row, column) => format!("{row} \\ {column}"),
+        }
     }
 
     /// The title for people: the given one, or the value with its axes.

@@ -116,8 +116,14 @@ impl Setup {
             }
         };
         let same = |a: &Option<String>, b: &Option<String>| a.as_deref().map(plain) == b.as_deref().map(plain);
-        say("data", self.dataset.clone(), published.dataset.clone(), same(&self.dataset, &published.dataset));
+        // A part of a data set has its name, and in parentheses which part.
+        let part = |name: &Option<String>| name.as_ref().and_then(|name| Some(name.split_once('(')?.1.to_owned()));
+        let whole = part(&self.dataset).is_none() || part(&self.dataset) == part(&published.dataset);
+        say("data", self.dataset.clone(), published.dataset.clone(), whole && same(&self.dataset, &published.dataset));
         say("model", self.model.clone(), published.model.clone(), same(&self.model, &published.model));
+        if let (Some(ours), None, false) = (&self.dataset, &published.dataset, whole) {
+            say("data", Some(ours.clone()), Some("a whole data set".to_owned()), false);
+        }
         let partitions = (self.partition, published.partition);
         say("partition", partitions.0.map(|p| p.to_string()), partitions.1.map(|p| p.to_string()), partitions.0 == partitions.1);
         for (name, ours, theirs) in [
@@ -173,6 +179,9 @@ mod tests {
         let ours = Setup { dataset: Some("fashion-mnist".into()), rounds: Some(50), batch_size: Some(10), ..Setup::default() };
         assert_eq!(ours.differences(&published), ["rounds 50 instead of 2000"]);
         assert!(ours.fits(&published));
+        let part = Setup { dataset: Some("fashion-mnist (first 1500)".into()), ..Setup::default() };
+        assert_eq!(part.differences(&published), ["data fashion-mnist (first 1500) instead of Fashion-MNIST"]);
+        assert_eq!(part.differences(&Setup::default()), ["data fashion-mnist (first 1500) instead of a whole data set"]);
         assert!(!Setup { dataset: Some("mnist".into()), ..Setup::default() }.fits(&published));
     }
 
