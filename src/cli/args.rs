@@ -2,7 +2,10 @@
 //!
 //! Only texts and numbers are read here; [`super::context`] makes folders and handles of them.
 
-use super::{algorithms, cache, check, completions, doctor, expand, graph, logs, new, plan, run, runs, schema, status, table, why, worker};
+use super::{
+    algorithms, cache, check, completions, data, doctor, expand, graph, logs, new, partition, plan, run, runs, schema, status, table, why,
+    worker,
+};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -107,6 +110,8 @@ pub(super) enum Command {
     Runs(runs::Args),
     Cache(cache::Args),
     Algorithms(algorithms::Args),
+    Data(data::Args),
+    Partition(partition::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     Worker(worker::Args),

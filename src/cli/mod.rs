@@ -9,6 +9,7 @@ mod cache;
 mod check;
 mod completions;
 mod context;
+mod data;
 mod doctor;
 mod drive;
 mod expand;
@@ -20,6 +21,7 @@ mod memory;
 mod message;
 mod new;
 mod output;
+mod partition;
 mod plan;
 mod progress;
 mod run;
@@ -113,6 +115,8 @@ fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
         Command::Runs(args) => runs::run(&args, &mut context),
         Command::Cache(args) => cache::run(&args, &mut context),
         Command::Algorithms(args) => algorithms::run(&args, &mut context),
+        Command::Data(args) => data::run(&args, &mut context),
+        Command::Partition(args) => partition::run(&args, &mut context),
         Command::Doctor(args) => doctor::run(&args, &mut context),
         Command::Completions(args) => completions::run(&args, &mut context),
         Command::Worker(args) => Ok(worker::run(&args)),
