@@ -3,8 +3,8 @@
 //! Only texts and numbers are read here; [`super::context`] makes folders and handles of them.
 
 use super::{
-    algorithms, cache, check, completions, doctor, expand, graph, kinds, logs, new, plan, plot, report, run, runs, schema, status, table,
-    watch, why, worker,
+    algorithms, cache, check, completions, data, doctor, expand, graph, kinds, logs, new, partition, plan, plot, report, run, runs, schema,
+    status, table, watch, why, worker,
 };
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ Exit codes:
   70   a fault of pflpipe itself
   75   a worker's inputs are not there yet
   130  interrupted (Ctrl-C); the same command continues
-  143  terminated (SIGTERM); the same command continues
+  143  terminated (SIGTERM, or the terminal was closed); the same command continues
 
 Environment:
   PFLPIPE_CACHE  the folder of the store, as --cache
@@ -114,6 +114,8 @@ pub(super) enum Command {
     Cache(cache::Args),
     Algorithms(algorithms::Args),
     Kinds(kinds::Args),
+    Data(data::Args),
+    Partition(partition::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     Worker(worker::Args),

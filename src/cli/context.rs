@@ -9,6 +9,9 @@ use crate::base::{Fault, Outcome};
 use crate::store::Store;
 use std::path::{Path, PathBuf};
 
+/// Where the packages of a system put data sets (Debian's Fashion-MNIST).
+const SYSTEM: &str = "/usr/share/datasets";
+
 /// What every command has.
 pub(super) struct Context<'a> {
     /// Where remarks and errors go.
@@ -36,7 +39,17 @@ impl<'a> Context<'a> {
         if let Some(list) = from_env("PFLPIPE_DATA") {
             data.extend(std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()));
         }
+        // Packages of the system are found, too, but nothing is written there.
+        if Path::new(SYSTEM).is_dir() {
+            data.push(SYSTEM.into());
+        }
+        crate::data::announce(&data);
         Ok(Self { terminal, cache, data, output: output::of(globals.output, globals.color) })
+    }
+
+    /// The first data folder that is the user's.
+    pub(super) fn own_data(&self) -> Option<&PathBuf> {
+        self.data.first().filter(|dir| **dir != Path::new(SYSTEM))
     }
 
     /// Writes a result.

@@ -54,7 +54,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     findings.push(devices());
     findings.push(folders(context));
     if !args.no_data {
-        findings.extend(data::variants().iter().filter_map(|variant| data_set(variant, context)));
+        // Of the many only those that are there, or that need no files.
+        let there =
+            |name: &str| data::entries().iter().any(|e| e.name == name && (e.folders.is_empty() || e.place(&context.data).is_some()));
+        let variants = data::variants();
+        findings.extend(variants.iter().filter(|variant| there(variant.name)).filter_map(|variant| data_set(variant, context)));
+        let others = data::entries().iter().filter(|entry| !there(entry.name)).count();
+        findings.push(Finding::new("other data sets", Verdict::Note, format!("{others} are not there; `pflpipe data list` names them")));
     }
     let word = |verdict| match verdict {
         Verdict::Fine => "ok",

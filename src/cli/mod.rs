@@ -11,6 +11,7 @@ mod check;
 mod completions;
 mod context;
 mod diff;
+mod data;
 mod doctor;
 mod drive;
 mod evidence;
@@ -25,6 +26,7 @@ mod message;
 mod new;
 mod output;
 mod pfllib;
+mod partition;
 mod plan;
 mod plot;
 mod progress;
@@ -128,6 +130,8 @@ fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
         Command::Cache(args) => cache::run(&args, &mut context),
         Command::Algorithms(args) => algorithms::run(&args, &mut context),
         Command::Kinds(args) => kinds::run(&args, &mut context),
+        Command::Data(args) => data::run(&args, &mut context),
+        Command::Partition(args) => partition::run(&args, &mut context),
         Command::Doctor(args) => doctor::run(&args, &mut context),
         Command::Completions(args) => completions::run(&args, &mut context),
         Command::Worker(args) => Ok(worker::run(&args)),

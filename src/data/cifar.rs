@@ -1,6 +1,6 @@
 //! CIFAR-10, binary version: records of a label and three color planes, in six batches or in their archive.
 //!
-//! It does not know the Python version. The planes are put channels-last while reading.
+//! The Python version is read elsewhere. The planes are put channels-last while reading.
 
 use super::Shape;
 use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling};
@@ -100,6 +100,11 @@ fn find(dirs: &[PathBuf], wanted: &[&Published], verify: bool) -> Outcome<Vec<Ve
     }
     let files = "`cifar-10-binary.tar.gz`, or `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`,";
     Err(files::missing("cifar10", files, SUBFOLDERS[0], dirs))
+}
+
+/// Whether a fault says that no file of the binary version is there.
+pub(super) fn is_missing(fault: &Fault) -> bool {
+    fault.what.starts_with("the files of data set `cifar10` are not there")
 }
 
 fn lacks(place: &str, gone: &[&str]) -> Fault {

@@ -1,21 +1,43 @@
 //! Data sets from their original file formats, and the rules that give their samples to clients.
 //!
-//! Nothing here knows of models, training or the network: files must already be there, and are checked before they are used.
+//! Nothing here knows of models or training. Files are checked before they are used; only [`fetch`] knows the network.
 
+mod added;
+mod assemble;
+mod batches;
 mod cifar;
 mod dataset;
+mod domains;
+mod emnist;
+pub mod fetch;
 mod files;
+mod folders;
 mod idx;
+mod known;
+mod leaf;
+mod mat;
+mod members;
 mod npy;
+mod omniglot;
 mod optdigits;
 mod params;
 pub mod partition;
 mod parts;
+mod pfllib;
 mod pickle;
+mod picture;
 mod registry;
+mod remote;
+mod sensors;
+mod synthetic;
+mod tables;
+mod text;
 
 pub use crate::engine::Shape;
+pub use added::{Added, announce};
 pub use dataset::{Bytes, Dataset, Groups, Origin, Samples, Scaling, Vocabulary};
 pub use partition::{Client, Partition};
 pub use parts::Parts;
-pub use registry::{fingerprint, load, variants};
+pub use pfllib::export as export_pfllib;
+pub use registry::{Entry, entries, fingerprint, load, variants};
+pub use remote::{Remote, Sum};

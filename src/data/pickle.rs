@@ -114,16 +114,9 @@ impl<'a> View<'a> {
         match self.node() {
             Node::Whole(value) => Some(*value),
             Node::Bool(value) => Some(i64::from(*value)),
+            Node::Float(value) if *value == value.trunc() && value.abs() < 9e15 => Some(*value as i64),
             Node::Array(array) if array.len() == 1 => array.integers("").ok()?.first().copied(),
             _ => None,
-        }
-    }
-    /// Any number.
-    pub fn number(self) -> Option<f64> {
-        match self.node() {
-            Node::Float(value) => Some(*value),
-            Node::Array(array) if array.len() == 1 => array.floats("").ok()?.first().map(|&value| f64::from(value)),
-            _ => self.whole().map(|value| value as f64),
         }
     }
     /// What it is, in a few words.
@@ -482,13 +475,15 @@ fn known(module: &str, name: &str) -> Result<Known, String> {
 
 /// A long integer of Python: little endian, two's complement.
 fn long(bytes: &[u8]) -> Result<i64, String> {
-    if bytes.len() > 8 {
+    let fill = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
+    let (low, high) = bytes.split_at(bytes.len().min(8));
+    let mut raw = [fill; 8];
+    raw[..low.len()].copy_from_slice(low);
+    let value = i64::from_le_bytes(raw);
+    if high.iter().any(|byte| *byte != fill) || !high.is_empty() && (value < 0) != (fill != 0) {
         return Err("it holds a whole number of more than 64 bits".to_owned());
     }
-    let fill = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
-    let mut raw = [fill; 8];
-    raw[..bytes.len()].copy_from_slice(bytes);
-    Ok(i64::from_le_bytes(raw))
+    Ok(value)
 }
 
 fn pairs(items: &[usize]) -> Result<Vec<(usize, usize)>, String> {
@@ -518,9 +513,8 @@ pub(super) fn dictionary(fields: &[(&str, &str, &[usize], &[u8])]) -> Vec<u8> {
         out.extend(text.as_bytes());
     };
     let whole = |out: &mut Vec<u8>, value: u64| {
-        out.extend([0x8a, 9]);
+        out.extend([0x8a, 8]);
         out.extend(value.to_le_bytes());
-        out.push(0);
     };
     let begin = |out: &mut Vec<u8>, shape: &[usize], descr: &str| {
         out.extend(b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R(K\x01(");
@@ -607,7 +601,10 @@ mod tests {
         for pickle in [&zero[..], &two[..], &five[..]] {
             let read = Pickle::parse(pickle).expect("sound");
             let items: Vec<_> = read.root().field("a").expect("there").items().expect("a list").collect();
-            assert_eq!((items[0].whole(), items[1].number(), items.len()), (Some(1), Some(-2.5), 3));
+            assert_eq!((items[0].whole(), items[1].whole(), items.len()), (Some(1), None, 3));
+            assert_eq!((long(&[0xff, 0xff]), long(&[1, 0, 0, 0, 0, 0, 0, 0, 0]), long(&[])), (Ok(-1), Ok(1), Ok(0)));
+            assert!(long(&[0, 0, 0, 0, 0, 0, 0, 0x80, 0]).is_err() && long(&[1; 9]).is_err());
+            assert!(matches!(items[1].node(), Node::Float(value) if *value == -2.5));
         }
     }
 }

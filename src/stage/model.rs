@@ -29,7 +29,13 @@ struct Header {
 struct DataInfo {
     shape: Shape,
     classes: usize,
+    /// How the samples are stored; a map with `tokens` for a text.
+    #[serde(default)]
+    storage: Value,
 }
+
+/// The models that begin with an embedding of words or characters. The others would take the numbers of words for measurements.
+const OF_TEXTS: [&str; 0] = [];
 
 const HEADER: &str = "pflpipe";
 
@@ -39,6 +45,10 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let info: DataInfo =
         serde_json::from_slice(&info).map_err(|e| Fault::storage(format!("the data set's description is damaged: {e}")))?;
     let kind = tag(task, "kind")?.to_owned();
+    if info.storage.get("tokens").is_some() && !OF_TEXTS.contains(&kind.as_str()) {
+        return Err(Fault::stage(format!("model `{kind}` takes numbers, but the samples are texts of {} words", info.shape.width))
+            .help("choose a model of texts, or a data set of numbers"));
+    }
     let seed = task.params.get("seed").and_then(Value::as_u64).unwrap_or_default();
     let mut params = task.params.clone();
     for key in ["kind", "seed", "data"] {

@@ -6,6 +6,7 @@
 mod bytes;
 mod deal;
 mod dirichlet;
+mod export;
 mod extended;
 mod feature_noise;
 mod few_shot;
@@ -18,6 +19,7 @@ mod natural;
 pub mod numpy;
 mod pachinko;
 mod pathological;
+mod picture;
 mod population;
 pub mod portable;
 mod power_law;

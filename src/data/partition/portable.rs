@@ -59,7 +59,7 @@ fn positive_unit(rng: &mut Stream) -> f64 {
 }
 
 /// A standard normal draw, by the polar method.
-pub(super) fn gauss(rng: &mut Stream) -> f64 {
+pub(in crate::data) fn gauss(rng: &mut Stream) -> f64 {
     loop {
         let (a, b) = (2.0 * unit(rng) - 1.0, 2.0 * unit(rng) - 1.0);
         let r = a * a + b * b;

@@ -1,0 +1,381 @@
+//! Pictures in folders: of one's own, and the data sets that come so. A list says which picture has which class, group and side.
+//!
+//! Pictures are made 3 x 64 x 64 or as the reference has them, by Pillow's bilinear filter.
+
+use super::Shape;
+use super::assemble::{Rows, of_bytes};
+use super::dataset::{Dataset, Scaling};
+use super::mat::Mat;
+use super::members::{Place, Wanted};
+use super::picture::Picture;
+use super::registry::Request;
+use crate::base::{Fault, Outcome};
+use crate::spec::catalog::{Field, Type};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most bytes of a picture's file.
+const GREATEST: u64 = 256 << 20;
+/// Pictures decoded at once.
+const PORTION: usize = 512;
+
+/// Where a picture belongs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Item {
+    /// Training pictures come first.
+    test: bool,
+    path: String,
+    class: String,
+    group: String,
+}
+
+/// How pictures become samples.
+#[derive(Clone, Copy)]
+struct Form {
+    channels: usize,
+    /// Height and width; those of the first picture when absent.
+    size: Option<usize>,
+    scaling: Scaling,
+    what: &'static str,
+}
+
+const UNIT: Scaling = Scaling { divisor: 255.0, mean: 0.0, sd: 1.0 };
+
+impl Form {
+    fn symmetric(size: usize) -> Self {
+        Self { channels: 3, size: Some(size), scaling: Scaling::symmetric(255), what: "" }
+    }
+    fn unit(size: usize, what: &'static str) -> Self {
+        Self { channels: 3, size: Some(size), scaling: UNIT, what }
+    }
+}
+
+fn is_picture(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    !name.starts_with('.') && [".png", ".jpg", ".jpeg", ".ppm", ".pgm"].iter().any(|ending| name.ends_with(ending))
+}
+
+/// Reads the pictures that `place_of` knows. Classes are the sorted names, unless `classes` gives them.
+fn read(
+    request: &Request<'_>,
+    places: &[Place],
+    form: Form,
+    classes: Option<&[String]>,
+    place_of: &(dyn Fn(&str) -> Option<(bool, String, String)> + Sync),
+) -> Outcome<Dataset> {
+    let mut found: BTreeMap<Item, Picture> = BTreeMap::new();
+    for place in places {
+        let mut waiting: Vec<(Item, Vec<u8>)> = Vec::new();
+        let mut size = form.size;
+        let mut decode = |waiting: &mut Vec<(Item, Vec<u8>)>, size: &mut Option<usize>| -> Outcome<()> {
+            let one = |(item, content): (Item, Vec<u8>)| {
+                let mut picture = Picture::decode(&content, form.channels, &item.path)?;
+                if let Some(size) = form.size {
+                    picture = picture.resized(size, size);
+                }
+                Ok((item, picture))
+            };
+            for made in std::mem::take(waiting).into_par_iter().map(one).collect::<Outcome<Vec<_>>>()? {
+                let (item, picture) = made;
+                if form.size.is_none()
+                    && found.first_key_value().is_some_and(|(_, first)| (first.width, first.height) != (picture.width, picture.height))
+                {
+                    return Err(place
+                        .fault(format_args!("holds `{}` of {} x {}, unlike other pictures", item.path, picture.width, picture.height))
+                        .help("say `size` to make them alike"));
+                }
+                size.get_or_insert(picture.width);
+                found.insert(item, picture);
+            }
+            Ok(())
+        };
+        let is = |path: &str| is_picture(path) && place_of(path).is_some();
+        place.each(&Wanted { name: &is, most: GREATEST }, &mut |path, content| {
+            let Some((test, class, group)) = place_of(path) else { return Ok(()) };
+            waiting.push((Item { test, path: path.to_owned(), class, group }, content));
+            if waiting.len() == PORTION { decode(&mut waiting, &mut size) } else { Ok(()) }
+        })?;
+        decode(&mut waiting, &mut size)?;
+    }
+    let Some((_, first)) = found.first_key_value() else { return Err(request.missing()) };
+    let shape = Shape { channels: form.channels, height: first.height, width: first.width };
+    let names: Vec<String> = match classes {
+        Some(names) => names.to_vec(),
+        None => found.keys().map(|item| item.class.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
+    };
+    let numbers: BTreeMap<&String, u32> = names.iter().zip(0..).collect();
+    let mut rows = Rows { what: form.what, ..Rows::default() };
+    let mut values = Vec::with_capacity(found.len() * shape.numel());
+    for (item, picture) in &found {
+        let class = numbers.get(&item.class);
+        rows.labels.push(*class.ok_or_else(|| Fault::storage(format!("`{}` has the unknown class `{}`", item.path, item.class)))?);
+        rows.train += usize::from(!item.test);
+        if !form.what.is_empty() {
+            rows.groups.push(item.group.clone());
+        }
+        values.extend_from_slice(&picture.bytes);
+    }
+    of_bytes(request.name, shape, names.len(), &values, form.scaling, rows, request.origin())
+}
+
+const COLORS: &[(&str, &str)] = &[("rgb", "three channels"), ("gray", "one channel")];
+
+pub(super) fn own_fields() -> Vec<Field> {
+    vec![
+        Field::required(
+            "folder",
+            Type::Text,
+            "The folder inside a data folder: `CLASS/PICTURE`, or `train/CLASS/...` and `test/CLASS/...`.",
+        ),
+        Field::optional("size", Type::Int { min: 1, max: 4096 }, "Height and width of all samples; as the pictures are when absent."),
+        Field::with("colors", Type::Choice(COLORS), "rgb", "Channels of a sample."),
+        Field::with("groups", Type::Bool, false, "A level of folders between class and picture is the group, for natural clients."),
+    ]
+}
+
+/// Pictures of one's own.
+pub(super) fn own(request: &Request<'_>) -> Outcome<Dataset> {
+    let folder = request.params.required("folder", request.params.text("folder")?)?;
+    let grouped = request.params.flag("groups", false)?;
+    let size = request.params.integer("size", 1, 4096)?.map(|size| size as usize);
+    let channels = if request.params.choice("colors", COLORS)? == Some(1) { 1 } else { 3 };
+    let place = request.place(folder)?;
+    let split = matches!(&place, Place::Folder(root) if root.join("train").is_dir());
+    let form = Form { channels, size, scaling: Scaling::symmetric(255), what: if grouped { "group" } else { "" } };
+    read(request, &[place], form, None, &move |path| {
+        let mut parts: Vec<&str> = path.split('/').collect();
+        let test = split && {
+            let side = parts.remove(0);
+            match side {
+                "train" => false,
+                "test" | "val" | "valid" => true,
+                _ => return None,
+            }
+        };
+        match (parts.as_slice(), grouped) {
+            ([class, .., _], false) => Some((test, (*class).to_owned(), String::new())),
+            ([class, group, .., _], true) => Some((test, (*class).to_owned(), (*group).to_owned())),
+            _ => None,
+        }
+    })
+}
+
+fn places(request: &Request<'_>, archives: &[&str], markers: &[&str]) -> Outcome<Vec<Place>> {
+    let found = Place::find(request.dirs, request.folders(), archives, markers)?;
+    for place in &found {
+        if let Place::Archive(source) = place {
+            request.verify(source)?;
+        }
+    }
+    if found.is_empty() { Err(request.missing()) } else { Ok(found) }
+}
+
+fn parts(path: &str) -> Vec<&str> {
+    path.split('/').collect()
+}
+
+/// kvasir: 8 classes of pictures from inside the body.
+pub(super) fn kvasir(request: &Request<'_>) -> Outcome<Dataset> {
+    let found = places(request, &["kvasir-dataset-v2.zip"], &["kvasir-dataset-v2", "polyps"])?;
+    read(request, &found, Form::unit(64, ""), None, &|path| match parts(path).as_slice() {
+        [.., class, _] if !path.contains("__MACOSX") => Some((false, (*class).to_owned(), String::new())),
+        _ => None,
+    })
+}
+
+/// Tiny-ImageNet: the training pictures of 200 classes, as PFLlib takes them.
+pub(super) fn tiny_imagenet(request: &Request<'_>) -> Outcome<Dataset> {
+    let found = places(request, &["tiny-imagenet-200.zip"], &["tiny-imagenet-200/train", "train"])?;
+    read(request, &found, Form::symmetric(64), None, &|path| {
+        let parts = parts(path);
+        let train = parts.iter().position(|part| *part == "train")?;
+        Some((false, (*parts.get(train + 1).filter(|_| parts.len() > train + 2)?).to_owned(), String::new()))
+    })
+}
+
+/// Country211: train, valid and test pictures of 211 countries.
+pub(super) fn country211(request: &Request<'_>) -> Outcome<Dataset> {
+    let found = places(request, &["country211.tgz"], &["country211/train", "train"])?;
+    read(request, &found, Form::symmetric(64), None, &|path| match parts(path).as_slice() {
+        [.., side @ ("train" | "valid" | "test"), class, _] => Some((*side != "train", (*class).to_owned(), String::new())),
+        _ => None,
+    })
+}
+
+/// CINIC-10: train, valid and test pictures of 10 classes.
+pub(super) fn cinic10(request: &Request<'_>) -> Outcome<Dataset> {
+    let found = places(request, &["CINIC-10.tar.gz"], &["train/airplane"])?;
+    let form = Form::symmetric(32);
+    read(request, &found, form, None, &|path| match parts(path).as_slice() {
+        [.., side @ ("train" | "valid" | "test"), class, _] => Some((*side == "test", (*class).to_owned(), String::new())),
+        _ => None,
+    })
+}
+
+/// GTSRB: German traffic signs, 43 classes; training pictures in folders, test pictures in a list.
+pub(super) fn gtsrb(request: &Request<'_>) -> Outcome<Dataset> {
+    let archives = ["GTSRB-Training_fixed.zip", "GTSRB_Final_Test_Images.zip", "GTSRB_Final_Test_GT.zip"];
+    let found = places(request, &archives, &["GTSRB/Training"])?;
+    let list = found.iter().find_map(|place| place.read("GT-final_test.csv", 1 << 26).ok());
+    let list =
+        list.ok_or_else(|| Fault::storage("GTSRB lacks `GT-final_test.csv`").help("put `GTSRB_Final_Test_GT.zip` beside the others"))?;
+    let mut tests: BTreeMap<String, u32> = BTreeMap::new();
+    let mut reader = csv::ReaderBuilder::new().delimiter(b';').from_reader(list.as_slice());
+    for row in reader.records() {
+        let row = row.map_err(|e| Fault::storage(format!("`GT-final_test.csv` cannot be read: {e}")))?;
+        let class = row.get(7).and_then(|field| field.trim().parse().ok()).filter(|class| *class < 43);
+        let class = class.ok_or_else(|| Fault::storage("`GT-final_test.csv` has a row without a class from 0 to 42"))?;
+        tests.insert(row.get(0).unwrap_or_default().to_owned(), class);
+    }
+    let classes: Vec<String> = (0..43).map(|class| format!("{class:05}")).collect();
+    read(request, &found, Form::symmetric(32), Some(&classes), &move |path| match parts(path).as_slice() {
+        [.., "Training", class, _] => Some((false, (*class).to_owned(), String::new())),
+        [.., "Final_Test", "Images", file] => Some((true, format!("{:05}", tests.get(*file)?), String::new())),
+        _ => None,
+    })
+}
+
+/// Flowers102: the class of each picture stands in `imagelabels.mat`, its side in `setid.mat`.
+pub(super) fn flowers102(request: &Request<'_>) -> Outcome<Dataset> {
+    let found = places(request, &["102flowers.tgz"], &["jpg"])?;
+    let labels = Mat::parse(&request.file("imagelabels.mat")?.whole(1 << 24)?)?.numbers("labels")?;
+    let sets = Mat::parse(&request.file("setid.mat")?.whole(1 << 24)?)?;
+    let tests: BTreeSet<usize> = sets.numbers("tstid")?.into_iter().map(|id| id as usize).collect();
+    let classes: Vec<String> = (1..=102).map(|class| format!("{class}")).collect();
+    read(request, &found, Form::symmetric(64), Some(&classes), &move |path| {
+        let number: usize = path.rsplit('/').next()?.strip_prefix("image_")?.strip_suffix(".jpg")?.parse().ok()?;
+        let class = labels.get(number.checked_sub(1)?)?;
+        Some((tests.contains(&number), format!("{}", *class as u32), String::new()))
+    })
+}
+
+/// Stanford Cars: classes stand in MATLAB's annotations.
+pub(super) fn cars(request: &Request<'_>) -> Outcome<Dataset> {
+    let found = places(request, &["cars_train.tgz", "cars_test.tgz", "car_devkit.tgz"], &["cars_train"])?;
+    let train = match request.file("cars_train_annos.mat") {
+        Ok(source) => source.whole(1 << 26)?,
+        Err(fault) => found.iter().find_map(|place| place.read("cars_train_annos.mat", 1 << 26).ok()).ok_or(fault)?,
+    };
+    let test = request.file("cars_test_annos_withlabels.mat")?.whole(1 << 26)?;
+    let annotations = |content: &[u8]| -> Outcome<BTreeMap<String, u32>> {
+        let mat = Mat::parse(content)?;
+        let (names, classes) = (mat.texts_of("annotations", "fname")?, mat.numbers_of("annotations", "class")?);
+        Ok(names.into_iter().zip(classes.into_iter().map(|class| class as u32)).collect())
+    };
+    let (train, test) = (annotations(&train)?, annotations(&test)?);
+    let classes: Vec<String> = (1..=196).map(|class| format!("{class}")).collect();
+    read(request, &found, Form::symmetric(64), Some(&classes), &move |path| match parts(path).as_slice() {
+        [.., "cars_train", file] => Some((false, train.get(*file)?.to_string(), String::new())),
+        [.., "cars_test", file] => Some((true, test.get(*file)?.to_string(), String::new())),
+        _ => None,
+    })
+}
+
+/// COVIDx: lists of patient, file, class and source; two classes.
+pub(super) fn covidx(request: &Request<'_>) -> Outcome<Dataset> {
+    let found = places(request, &["covidx-cxr2.zip", "archive.zip"], &["train.txt"])?;
+    let mut sides: BTreeMap<(bool, String), String> = BTreeMap::new();
+    for (list, test) in [("train.txt", false), ("val.txt", true), ("test.txt", true)] {
+        let Some(content) = found.iter().find_map(|place| place.read(list, 1 << 26).ok()) else {
+            if list == "val.txt" { continue } else { return Err(request.missing()) }
+        };
+        for line in String::from_utf8_lossy(&content).lines() {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            if let [_, file, class @ ("positive" | "negative"), ..] = fields.as_slice() {
+                sides.insert((test, format!("{}/{file}", list.trim_end_matches(".txt"))), (*class).to_owned());
+            }
+        }
+    }
+    let classes = ["negative".to_owned(), "positive".to_owned()];
+    read(request, &found, Form::unit(64, ""), Some(&classes), &move |path| {
+        let [.., side, file] = parts(path)[..] else { return None };
+        let key = (side != "train", format!("{side}/{file}"));
+        sides.get(&key).map(|class| (key.0, class.clone(), String::new()))
+    })
+}
+
+/// DomainNet: six domains as groups, 345 classes, official split lists.
+pub(super) fn domainnet(request: &Request<'_>) -> Outcome<Dataset> {
+    const DOMAINS: [&str; 6] = ["clipart", "infograph", "painting", "quickdraw", "real", "sketch"];
+    let archives: Vec<String> = DOMAINS.iter().map(|domain| format!("{domain}.zip")).collect();
+    let found = places(request, &archives.iter().map(String::as_str).collect::<Vec<_>>(), &DOMAINS)?;
+    let mut sides: BTreeMap<String, (bool, u32)> = BTreeMap::new();
+    for domain in DOMAINS {
+        for (side, test) in [("train", false), ("test", true)] {
+            let source = request.file(&format!("{domain}_{side}.txt"))?;
+            let content = source.whole(1 << 28)?;
+            for line in String::from_utf8_lossy(&content).lines() {
+                let (path, class) = line.rsplit_once(' ').unwrap_or_default();
+                let class = class.trim().parse().map_err(|_| source.fault("has a line that does not end in a class"))?;
+                sides.insert(path.to_owned(), (test, class));
+            }
+        }
+    }
+    let classes: Vec<String> = (0..345).map(|class| class.to_string()).collect();
+    read(request, &found, Form::unit(64, "domain"), Some(&classes), &move |path| {
+        let (test, class) = sides.get(path)?;
+        Some((*test, class.to_string(), path.split('/').next()?.to_owned()))
+    })
+}
+
+/// Camelyon17 and iWildCam of WILDS: `metadata.csv` beside the pictures.
+pub(super) fn camelyon17(request: &Request<'_>) -> Outcome<Dataset> {
+    let found = places(request, &["camelyon17_v1.0.tar.gz"], &["metadata.csv", "camelyon17_v1.0/metadata.csv"])?;
+    let rows = metadata(&found, &["patient", "node", "x_coord", "y_coord", "tumor", "center", "split"])?;
+    let mut sides = BTreeMap::new();
+    for row in rows {
+        let [patient, node, x, y, tumor, center, split] = &row[..] else { continue };
+        let patient = format!("{patient:0>3}");
+        // 0 train, 1 validation within the hospitals of training (not used by the reference), 2 validation, 3 test.
+        let name = format!("patches/patient_{patient}_node_{node}/patch_patient_{patient}_node_{node}_x_{x}_y_{y}.png");
+        sides.insert(name, (split != "0", tumor.clone(), center.clone(), split.clone()));
+    }
+    let classes = ["0".to_owned(), "1".to_owned()];
+    read(request, &found, Form::unit(96, "hospital"), Some(&classes), &move |path| {
+        let at = path.find("patches/")?;
+        let (test, tumor, center, split) = sides.get(&path[at..])?;
+        (split != "1").then(|| (*test, tumor.clone(), center.clone()))
+    })
+}
+
+/// iWildCam: camera traps as groups.
+pub(super) fn iwildcam(request: &Request<'_>) -> Outcome<Dataset> {
+    let found = places(request, &["iwildcam_v2.0.tar.gz"], &["metadata.csv", "iwildcam_v2.0/metadata.csv"])?;
+    let rows = metadata(&found, &["filename", "y", "location_remapped", "split"])?;
+    let mut sides = BTreeMap::new();
+    for row in rows {
+        let [file, class, location, split] = &row[..] else { continue };
+        if ["train", "val", "test"].contains(&split.as_str()) {
+            sides.insert(file.clone(), (split != "train", format!("{class:0>4}"), location.clone()));
+        }
+    }
+    read(request, &found, Form::unit(64, "trap"), None, &move |path| sides.get(path.rsplit('/').next()?).cloned())
+}
+
+/// The named columns of `metadata.csv`.
+fn metadata(places: &[Place], wanted: &[&str]) -> Outcome<Vec<Vec<String>>> {
+    let content = places.iter().find_map(|place| place.read("metadata.csv", 1 << 30).ok());
+    let content = content.ok_or_else(|| Fault::storage("`metadata.csv` is not there"))?;
+    let wrong = |why: String| Fault::storage(format!("`metadata.csv` {why}"));
+    let mut reader = csv::ReaderBuilder::new().from_reader(content.as_slice());
+    let header = reader.headers().map_err(|e| wrong(format!("cannot be read: {e}")))?.clone();
+    let column = |name: &&str| header.iter().position(|field| field == *name).ok_or_else(|| wrong(format!("has no column `{name}`")));
+    let columns = wanted.iter().map(column).collect::<Outcome<Vec<_>>>()?;
+    let cells = |row: csv::StringRecord| columns.iter().map(|&column| row.get(column).unwrap_or_default().to_owned()).collect();
+    reader.records().map(|row| row.map(cells).map_err(|e| wrong(format!("cannot be read: {e}")))).collect()
+}
+
+pub(super) fn utkface_fields() -> Vec<Field> {
+    vec![Field::with("size", Type::Int { min: 8, max: 200 }, 64, "Height and width of a sample; the pictures are 200 x 200.")]
+}
+
+/// UTKFace: aligned faces; the class is the age in decades, of which there are 12, since trainings here classify.
+pub(super) fn utkface(request: &Request<'_>) -> Outcome<Dataset> {
+    let size = request.params.integer("size", 8, 200)?.unwrap_or(64) as usize;
+    let found = places(request, &["UTKFace.tar.gz"], &["UTKFace", "1_0_0_20161219140623097.jpg.chip.jpg"])?;
+    let classes: Vec<String> = (0..12).map(|decade| decade.to_string()).collect();
+    read(request, &found, Form::unit(size, ""), Some(&classes), &|path| {
+        let age: u32 = path.rsplit('/').next()?.split('_').next()?.parse().ok()?;
+        (age < 120).then(|| (false, (age / 10).to_string(), String::new()))
+    })
+}

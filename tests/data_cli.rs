@@ -1,0 +1,146 @@
+//! The commands `data` and `partition` as a user meets them.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::Path;
+
+struct Done {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn run(dir: &Path, args: &[&str]) -> Done {
+    let mut command = Command::cargo_bin("pflpipe").expect("built");
+    command.current_dir(dir).args(args).env_remove("PFLPIPE_DATA").env_remove("PFLPIPE_CACHE").env("NO_COLOR", "1");
+    let output = command.output().expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    Done { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn ok(dir: &Path, args: &[&str]) -> String {
+    let done = run(dir, args);
+    assert_eq!(done.code, 0, "{args:?}: {}{}", done.out, done.err);
+    done.out
+}
+
+const PIPELINE: &str = r#"
+name: cli
+sweep: {grid: {alpha: [0.1, 10.0]}}
+stages:
+  data:  {dataset: {name: optdigits}}
+  split: {partition: {data: data, kind: dirichlet, alpha: "{{ alpha }}", clients: 10, least_samples: 20, variant: clean}}
+  other: {partition: {data: data, kind: regions, clients: 9}}
+"#;
+
+fn space() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(dir.path().join("p.yaml"), PIPELINE).expect("a temporary file");
+    dir
+}
+
+#[test]
+fn partitions_are_shown_and_exported_and_imported_again() {
+    let space = space();
+    let dir = space.path();
+    let all = ok(dir, &["partition", "show", "p.yaml"]);
+    assert!(all.contains("split[alpha=0.1]") && all.contains("split[alpha=10") && all.contains("other"), "{all}");
+    let one = ok(dir, &["partition", "show", "p.yaml", "split[alpha=0.1]", "--svg", "split.svg"]);
+    for part in ["disjoint; complete", "dirichlet, clean", "●", "class  clients 0 to 9", "Jensen-Shannon"] {
+        assert!(one.contains(part), "`{part}` in {one}");
+    }
+    assert!(std::fs::read_to_string(dir.join("split.svg")).expect("written").starts_with("<svg"));
+    let json: Value = serde_json::from_str(&ok(dir, &["partition", "show", "p.yaml", "other", "--output", "json"])).expect("json");
+    assert_eq!(
+        (&json[0]["manifest"]["disjoint"], json[0]["manifest"]["clients"].as_array().expect("clients").len()),
+        (&Value::Bool(true), 9)
+    );
+    let many = run(dir, &["partition", "show", "p.yaml", "--svg", "x.svg"]);
+    assert!(many.code == 2 && many.err.contains("draws one partition"), "{}", many.err);
+    assert!(run(dir, &["partition", "show", "p.yaml", "data"]).err.contains("is no partition, but a `dataset`"));
+    assert_eq!(run(dir, &["partition", "show", "p.yaml", "nothing"]).code, 2);
+
+    ok(dir, &["partition", "export", "p.yaml", "split[alpha=0.1]", "-o", "split.json"]);
+    ok(dir, &["partition", "export", "p.yaml", "split[alpha=0.1]", "--format", "npz", "-o", "split.npz"]);
+    let shown = ok(dir, &["partition", "show", "split.json"]);
+    assert!(shown.contains("split.json") && shown.contains("dirichlet, clean"));
+    let original: Value = serde_json::from_slice(&std::fs::read(dir.join("split.json")).expect("written")).expect("json");
+    for file in ["split.json", "split.npz"] {
+        let imported = format!(
+            "name: back\nstages:\n  data: {{dataset: {{name: optdigits}}}}\n  split: {{partition: {{data: data, kind: imported, file: {file}}}}}\n"
+        );
+        std::fs::write(dir.join("back.yaml"), imported).expect("a temporary file");
+        ok(dir, &["--data", ".", "partition", "export", "back.yaml", "-o", "again.json"]);
+        let again: Value = serde_json::from_slice(&std::fs::read(dir.join("again.json")).expect("written")).expect("json");
+        assert_eq!(again["clients"], original["clients"], "{file}");
+        // The content of the file is in the key.
+        let plan = |dir: &Path| ok(dir, &["--data", ".", "why", "back.yaml", "split", "--output", "json"]);
+        ok(dir, &["--data", ".", "run", "back.yaml", "-q"]);
+        assert_eq!(run(dir, &["--data", ".", "plan", "back.yaml", "--exit-code"]).code, 0, "{}", plan(dir));
+        std::fs::write(dir.join(file), r#"[[0, 1, 2, 3], [4, 5, 6, 7]]"#).expect("a temporary file");
+        assert_eq!(run(dir, &["--data", ".", "plan", "back.yaml", "--exit-code"]).code, 10, "{}", plan(dir));
+    }
+
+    ok(dir, &["partition", "export", "p.yaml", "split[alpha=0.1]", "--format", "pfllib", "-o", "pfl"]);
+    std::fs::create_dir(dir.join("d")).expect("a temporary folder");
+    let added = ok(dir, &["--data", "d", "data", "add", "pfllib", "pfl", "--name", "mine"]);
+    assert!(added.contains("5620 samples") && added.contains("10 clients"), "{added}");
+    let pipeline = "name: added\nstages:\n  data: {dataset: {name: mine}}\n  split: {partition: {data: data, kind: imported}}\n  \
+                    net: {model: {kind: logistic, data: data}}\n  run: {train: {algorithm: fedavg, partition: split, model: net, rounds: 1}}\n";
+    std::fs::write(dir.join("added.yaml"), pipeline).expect("a temporary file");
+    ok(dir, &["--data", "d", "run", "added.yaml", "-q"]);
+    let shown = ok(dir, &["--data", "d", "partition", "show", "added.yaml", "--output", "json"]);
+    let shown: Value = serde_json::from_str(&shown).expect("json");
+    for (a, b) in shown[0]["manifest"]["clients"]
+        .as_array()
+        .expect("clients")
+        .iter()
+        .zip(original["manifest"]["clients"].as_array().expect("clients"))
+    {
+        assert_eq!((&a["counts"], &a["train"]), (&b["counts"], &b["train"]));
+    }
+    // Without the data folder nobody knows the name.
+    let unknown = run(dir, &["check", "added.yaml"]);
+    assert!(unknown.code == 3 && unknown.err.contains("mine"), "{}", unknown.err);
+    assert!(ok(dir, &["--data", "d", "data", "list"]).contains("added, pfllib"));
+    let taken = run(dir, &["--data", "d", "data", "add", "pfllib", "pfl", "--name", "mnist"]);
+    assert!(taken.code == 2 && taken.err.contains("is a data set that the program knows"));
+    let nowhere = run(dir, &["data", "add", "pfllib", "pfl", "--name", "x"]);
+    assert!(nowhere.code == 2 && nowhere.err.contains("no data folder is set"), "{}", nowhere.err);
+}
+
+#[test]
+fn data_sets_are_listed_described_and_verified() {
+    let space = space();
+    let dir = space.path();
+    let list = ok(dir, &["data", "list"]);
+    for name in ["mnist", "camelyon17", "synthetic", "CC BY 4.0", "no data folder is set"] {
+        assert!(list.contains(name), "`{name}` in {list}");
+    }
+    let names = ok(dir, &["data", "list", "--output", "quiet"]);
+    assert!(names.lines().count() > 30 && names.lines().all(|name| !name.contains(' ')));
+    for name in names.lines() {
+        let info = ok(dir, &["data", "info", name]);
+        assert!(info.starts_with(name), "{info}");
+    }
+    let info = ok(dir, &["data", "info", "cifar100"]);
+    assert!(info.contains("sha256 58a81ae1") && info.contains("https://www.cs.toronto.edu/") && info.contains("DIR/CIFAR100"), "{info}");
+    let unknown = run(dir, &["data", "info", "cifra100"]);
+    assert!(unknown.code == 2 && unknown.err.contains("did you mean `cifar100`?"));
+    let verified = ok(dir, &["data", "verify"]);
+    assert!(verified.contains("optdigits") && verified.contains("5620 samples (3823 for training) of 8 x 8 x 1, 10 classes"), "{verified}");
+    assert!(ok(dir, &["data", "verify", "synthetic", "--set", "users=3"]).contains("3 users"));
+    let missing = run(dir, &["data", "verify", "mnist"]);
+    assert!(
+        missing.code == 4 && missing.out.contains("NOT SOUND") && missing.out.contains("train-images-idx3-ubyte.gz"),
+        "{}",
+        missing.out
+    );
+    let fetched = run(dir, &["--data", ".", "data", "fetch", "femnist", "optdigits", "sogou-news"]);
+    assert_eq!(fetched.code, 4);
+    for part in ["LEAF's `preprocess.sh", "needs no files", "cannot be fetched by a program", "drive.google.com", "SogouNews"] {
+        assert!(fetched.out.contains(part), "`{part}` in {}", fetched.out);
+    }
+    let nowhere = run(dir, &["data", "fetch", "mnist"]);
+    assert!(nowhere.code == 2 && nowhere.err.contains("into which to fetch"));
+}
