@@ -47,7 +47,7 @@ enum Command {
         /// Keep the results of the last so many runs of each pipeline
         #[arg(long, value_name = "N", default_value_t = 3)]
         keep_runs: usize,
-        /// Keep what was stored in this last time, for a run that goes on may be about to use it
+        /// Keep what was stored in this last time, for a run that goes on may be about to use it; while one does, at least an hour
         #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
         min_age: Duration,
         /// Only say what would go
@@ -110,7 +110,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         Command::Ls { kind } => ls(&store, kind.as_deref(), context),
         Command::Info => info(&store, context),
         Command::Gc { max_size, keep_runs, min_age, dry_run } => {
-            let policy = GcPolicy { max_bytes: *max_size, keep_runs: *keep_runs, min_age: *min_age, dry_run: *dry_run };
+            let mut policy = GcPolicy { max_bytes: *max_size, keep_runs: *keep_runs, min_age: *min_age, dry_run: *dry_run };
+            // What a running stage has just stored is named by nothing yet.
+            let least = GcPolicy::default().min_age;
+            if policy.min_age < least && store.busy() {
+                context.terminal.note("a stage runs on this store: what is younger than an hour stays");
+                policy.min_age = least;
+            }
             gc(&store, &policy, context)
         }
         Command::Verify { sample } => verify(&store, *sample, context),

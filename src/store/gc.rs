@@ -20,8 +20,7 @@ pub struct GcPolicy {
     pub max_bytes: u64,
     /// How many of the last runs of each pipeline keep their results; 3 by default.
     pub keep_runs: usize,
-    /// Objects younger than this stay, for a running stage may be about to refer to them; 1 hour by default, and at least that
-    /// while a stage runs.
+    /// Objects younger than this stay, for a running stage may be about to refer to them; 1 hour by default.
     pub min_age: Duration,
     /// Only say what would go.
     pub dry_run: bool,
@@ -59,11 +58,6 @@ impl Store {
     /// A storage fault when something cannot be removed.
     pub fn gc(&self, policy: &GcPolicy) -> Outcome<GcReport> {
         let mut report = GcReport::default();
-        let mut policy = policy.clone();
-        // What a running stage has just stored is named by nothing yet.
-        if !self.leased_keys().is_empty() {
-            policy.min_age = policy.min_age.max(GcPolicy::default().min_age);
-        }
         let objects = self.objects();
         report.before = objects.values().map(|stat| stat.size).sum();
         let records = index::scan(self.files(), self.layout());
@@ -215,6 +209,12 @@ impl Store {
     fn live_keys(&self) -> HashSet<Digest> {
         let runs = self.runs();
         runs.iter().filter(|run| run.status == RunStatus::Running).flat_map(|run| self.run_keys(&run.id)).collect()
+    }
+
+    /// Whether a stage runs on this store now, here or elsewhere.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        !self.leased_keys().is_empty()
     }
 
     fn leased_keys(&self) -> Vec<Digest> {

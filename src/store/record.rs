@@ -406,6 +406,7 @@ mod tests {
         store.publish(&first).expect("writable");
         let path = store.layout().record(&first.key);
         let good = std::fs::read(&path).expect("readable");
+        let mut warned = 0;
         for at in [0, good.len() / 2, good.len() - 70, good.len() - 2] {
             for damage in [good[..at].to_vec(), {
                 let mut bytes = good.clone();
@@ -416,11 +417,13 @@ mod tests {
                 std::fs::write(&path, &damage).expect("writable");
                 assert_eq!(store.record(&first.key).expect("readable"), None);
                 assert_eq!(store.lookup(&first.key), None);
-                assert!(!store.take_warnings().is_empty());
+                warned += store.take_warnings().len();
                 assert_eq!(store.publish(&first).expect("writable"), Published::New);
                 assert_eq!(store.lookup(&first.key), Some(first.outputs.clone()));
             }
         }
+        // The same line is said once.
+        assert!(warned > 0);
     }
 
     #[test]

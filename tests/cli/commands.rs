@@ -118,7 +118,7 @@ fn every_kind_of_stages_is_described() {
     assert!(listed.lines().count() >= 4, "{listed}");
     for kind in listed.lines() {
         let text = space.run(&["kinds", kind]).ok();
-        assert!(text.contains("Parameters:") && text.contains("default"), "{text}");
+        assert!(text.contains("default") && text.contains("source"), "{text}");
     }
     let text = space.run(&["kinds", "partition.dirichlet"]).ok();
     assert!(text.contains("alpha") && !text.contains("pathological:"), "{text}");

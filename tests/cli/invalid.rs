@@ -18,7 +18,7 @@ fn mistakes_in_a_pipeline_are_shown_where_they_are() {
         ("duplicate key", "sweep:", "vars: {rounds: 3}\nsweep:", "the key `vars` is there twice", "bad.yaml:3:1"),
         ("tab", "    algorithm: [", "\talgorithm: [", "a tab indents this line", "bad.yaml:5:1"),
         ("alpha 0", "alpha: 0.5", "alpha: 0", "must be a number above 0, found 0", "bad.yaml:9:59"),
-        ("size", "hidden: [8]", "hidden: [65537]", "must be an integer from 1 to 65536", "bad.yaml:10:47"),
+        ("size", "hidden: [8]", "hidden: [65537]", "must be an integer from 1 to 65536", "bad.yaml:10:49"),
         ("unknown algorithm", "fedavg, ditto", "fedavg, dito", "no `algorithm` of the name `dito`", "bad.yaml:5:25"),
         ("axis left out", ", over: seed", "", "does not say what becomes of the axis `seed`", "bad.yaml:13:3"),
         ("table of nothing", "rows: algorithm", "rows: algoritm", "names `algoritm`, which is not an axis", "bad.yaml:13:47"),
@@ -151,7 +151,7 @@ fn what_the_command_line_replaces_need_not_be_read() {
 #[test]
 fn a_model_that_fits_no_machine_is_refused() {
     let space = Space::new();
-    space.changed("bad.yaml", "hidden: [8]", &format!("hidden: [{}]", ["65536"; 60].join(", ")));
+    space.changed("bad.yaml", "hidden: [8]", &format!("hidden: [{}]", ["32768"; 400].join(", ")));
     space.run(&["run", "bad.yaml"]).fails(1, &["the model needs at least ", " of memory, and this machine has ", "choose a smaller model"]);
 }
 

@@ -85,11 +85,14 @@ fn wrong_sweeps_are_refused() {
         ),
         (
             "  grid: {a: {range: [0, 9000000000]}}",
-            "2:21 axis: the range has 9000000000 values; at most 5000000 are possible [`{range: [0, 3]}` is 0, 1, 2; a third number is the step]",
+            "2:21 axis: the range has 9000000000 values; at most 1000000 are possible [`{range: [0, 3]}` is 0, 1, 2; a third number is the step]",
         ),
         ("  zip: [{a: [1, 2], b: [1]}]", "2:9 zip: tied axes need equally many values: `a` has 2, `b` has 1"),
-        ("  grid: {a: [1, 2]}\n  max: 1", "3:8 max: the sweep has 2 cells, more than `max: 1` [raise `max`, or narrow the sweep]"),
-        ("  grid: {a: {range: [0, 4000]}, b: {range: [0, 4000]}}", "2:3 max: the sweep spans more than 5000000 cells [narrow the sweep]"),
+        (
+            "  grid: {a: [1, 2]}\n  max: 1",
+            "3:8 max: the sweep has 2 cells, more than `max: 1` [narrow the sweep, or raise it: `sweep: {max: ...}`]",
+        ),
+        ("  grid: {a: {range: [0, 4000]}, b: {range: [0, 4000]}}", "2:3 max: the sweep spans more than 1000000 cells [narrow the sweep]"),
         (
             "  grid: {a: [1]}\n  exclude: [{a: 1}]",
             "2:3 empty-sweep: the sweep has no cells [give every axis a value, and look at `exclude`]",
