@@ -144,3 +144,41 @@ fn data_sets_are_listed_described_and_verified() {
     let nowhere = run(dir, &["data", "fetch", "mnist"]);
     assert!(nowhere.code == 2 && nowhere.err.contains("into which to fetch"));
 }
+
+#[test]
+fn new_partitions_and_data_sets_train_and_texts_are_refused_by_models_of_numbers() {
+    let space = space();
+    let dir = space.path();
+    let pipeline = r#"
+name: train
+sweep: {grid: {kind: [shared, noisy, natural, regions, mixture]}}
+stages:
+  data:  {dataset: {name: "{{ 'synthetic' if kind == 'natural' else 'optdigits' }}"}}
+  shared: {partition: {data: data, kind: iid, variant: fedml, clients: 5, pool: train, test: hold-out}}
+  noisy: {partition: {data: data, kind: feature-noise, clients: 5}}
+  natural: {partition: {data: data, kind: natural, clients: 5}}
+  regions: {partition: {data: data, kind: regions, clients: 6, skew: dirichlet}}
+  mixture: {partition: {data: data, kind: mixture, clients: 5, alpha: 1.0}}
+  net:   {model: {kind: logistic, data: data}}
+  run:   {train: {algorithm: fedavg, partition: "{{ kind }}", model: net, rounds: 2, learning_rate: 0.05}}
+tables: {main: {rows: kind, value: run.test_accuracy.last}}
+"#;
+    // A stage for each kind, so that each cell has only the one that it trains on.
+    for kind in ["shared", "noisy", "natural", "regions", "mixture"] {
+        let text: String = pipeline
+            .lines()
+            .filter(|line| !line.contains("{partition:") || line.trim_start().starts_with(kind))
+            .map(|line| line.replace("[shared, noisy, natural, regions, mixture]", &format!("[{kind}]")) + "\n")
+            .collect();
+        std::fs::write(dir.join("train.yaml"), text).expect("a temporary file");
+        let table = ok(dir, &["run", "train.yaml", "--output", "json", "-q"]);
+        assert!(table.contains("mean") || table.contains("cells"), "{kind}: {table}");
+    }
+    std::fs::create_dir_all(dir.join("d/AGNews")).expect("a temporary folder");
+    std::fs::write(dir.join("d/AGNews/test.csv"), "\"1\",\"a b\",\"c\"\n\"2\",\"b\",\"c\"\n").expect("a temporary file");
+    let text = "name: text\nstages:\n  data: {dataset: {name: ag-news, subset: test, verify: false}}\n  \
+                net: {model: {kind: logistic, data: data}}\n";
+    std::fs::write(dir.join("text.yaml"), text).expect("a temporary file");
+    let refused = run(dir, &["--data", "d", "run", "text.yaml"]);
+    assert!(refused.code == 1 && refused.err.contains("takes numbers, but the samples are texts of 200 words"), "{}", refused.err);
+}

@@ -73,9 +73,9 @@ fn wrong(numbers: &Numbers) -> Fault {
 /// Pictures by number, row, column and maybe color; classes one-hot.
 fn rows_first(mat: &Mat, set: &str, labels: &str) -> Outcome<Side> {
     let pictures = mat.array(set)?;
-    let (count, channels) = match pictures.shape.as_slice() {
-        &[count, SIDE, SIDE] => (count, 1),
-        &[count, SIDE, SIDE, channels @ (1 | 3)] => (count, channels),
+    let (count, channels) = match *pictures.shape.as_slice() {
+        [count, SIDE, SIDE] => (count, 1),
+        [count, SIDE, SIDE, channels @ (1 | 3)] => (count, channels),
         _ => return Err(wrong(pictures)),
     };
     let mut bytes = Vec::with_capacity(count * PICTURE);

@@ -75,6 +75,8 @@ fn remove(path: &Path) -> Outcome<()> {
 enum Broken {
     /// It may go on.
     Network(String),
+    /// Nobody was reached: no such name, no network, nobody listens. One more try is enough.
+    Unreachable(String),
     Fatal(Fault),
 }
 
@@ -87,7 +89,8 @@ fn transfer(agent: &ureq::Agent, remote: &Remote, part: &Path, progress: &mut dy
         match attempt(agent, remote, part, &mut received, progress) {
             Ok(()) => return Ok(received),
             Err(Broken::Fatal(fault)) => return Err(fault),
-            Err(Broken::Network(why)) => {
+            Err(Broken::Unreachable(why)) if tries > 0 => return Err(Fault::storage(format!("cannot fetch `{}`: {why}", remote.url))),
+            Err(Broken::Network(why) | Broken::Unreachable(why)) => {
                 // Whoever gets on may go on.
                 tries = if received > before { 1 } else { tries + 1 };
                 if tries > RETRIES {
@@ -118,9 +121,10 @@ fn attempt(
     let request = agent.get(remote.url);
     let request = if have > 0 { request.header("Range", format!("bytes={have}-")) } else { request };
     let response = request.call().map_err(|e| match e {
-        // A name that is not known, a refused or broken connection, a slow host: all may pass.
         ureq::Error::BadUri(why) => Broken::Fatal(Fault::storage(format!("`{}` is no address: {why}", remote.url))),
-        other => Broken::Network(other.to_string()),
+        ureq::Error::Timeout(what) => Broken::Network(format!("no answer in time ({what})")),
+        // A name that is not known, a refused connection, a certificate that is not right.
+        other => Broken::Unreachable(other.to_string()),
     })?;
     let status = response.status().as_u16();
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();

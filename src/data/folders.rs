@@ -29,6 +29,9 @@ struct Item {
     group: String,
 }
 
+/// Whether a picture is for testing, its class and its group.
+type Belongs = (bool, String, String);
+
 /// How pictures become samples.
 #[derive(Clone, Copy)]
 struct Form {
@@ -61,7 +64,7 @@ fn read(
     places: &[Place],
     form: Form,
     classes: Option<&[String]>,
-    place_of: &(dyn Fn(&str) -> Option<(bool, String, String)> + Sync),
+    place_of: &(dyn Fn(&str) -> Option<Belongs> + Sync),
 ) -> Outcome<Dataset> {
     let mut found: BTreeMap<Item, Picture> = BTreeMap::new();
     for place in places {

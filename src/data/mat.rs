@@ -114,8 +114,12 @@ impl Mat {
     /// The arrays in the cells of that name, first index fastest.
     pub fn cells(&self, name: &str) -> Outcome<Vec<&Numbers>> {
         let Value::Cells(cells) = self.get(name)? else { return Err(Fault::storage(format!("its variable `{name}` has no cells"))) };
-        let array = |value| if let &Value::Numbers(ref numbers) = value { Some(numbers) } else { None };
-        cells.iter().map(|value| array(value).ok_or_else(|| Fault::storage(format!("a cell of `{name}` is no array")))).collect()
+        let mut arrays = Vec::with_capacity(cells.len());
+        for cell in cells {
+            let Value::Numbers(numbers) = cell else { return Err(Fault::storage(format!("a cell of `{name}` is no array"))) };
+            arrays.push(numbers);
+        }
+        Ok(arrays)
     }
     fn fields(&self, name: &str, field: &str) -> Outcome<Vec<&Value>> {
         let Value::Structs(list) = self.get(name)? else {

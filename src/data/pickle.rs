@@ -153,7 +153,7 @@ impl<'a> Machine<'a> {
                 b'.' => return self.pop(),
                 b'(' => self.push(Node::Mark),
                 b'0' => _ = self.pop()?,
-                b'1' => _ = self.to_mark()?,
+                b'1' => _ = self.until_mark()?,
                 b'2' => {
                     let top = *self.stack.last().ok_or_else(empty)?;
                     self.stack.push(top);
@@ -221,15 +221,15 @@ impl<'a> Machine<'a> {
                 b'}' => self.push(Node::Dict(Vec::new())),
                 b')' => self.push(Node::Tuple(Vec::new())),
                 b'l' => {
-                    let items = self.to_mark()?;
+                    let items = self.until_mark()?;
                     self.push(Node::List(items));
                 }
                 b't' => {
-                    let items = self.to_mark()?;
+                    let items = self.until_mark()?;
                     self.push(Node::Tuple(items));
                 }
                 b'd' => {
-                    let items = self.to_mark()?;
+                    let items = self.until_mark()?;
                     self.push(Node::Dict(pairs(&items)?));
                 }
                 0x85..=0x87 => {
@@ -242,7 +242,7 @@ impl<'a> Machine<'a> {
                     self.extend(vec![item])?;
                 }
                 b'e' | 0x90 => {
-                    let items = self.to_mark()?;
+                    let items = self.until_mark()?;
                     self.extend(items)?;
                 }
                 b's' => {
@@ -250,7 +250,7 @@ impl<'a> Machine<'a> {
                     self.insert(vec![(key, value)])?;
                 }
                 b'u' => {
-                    let items = self.to_mark()?;
+                    let items = self.until_mark()?;
                     self.insert(pairs(&items)?)?;
                 }
                 b'p' | b'q' | b'r' | 0x94 => {
@@ -344,7 +344,7 @@ impl<'a> Machine<'a> {
     fn pop(&mut self) -> Result<usize, String> {
         self.stack.pop().ok_or_else(empty)
     }
-    fn to_mark(&mut self) -> Result<Vec<usize>, String> {
+    fn until_mark(&mut self) -> Result<Vec<usize>, String> {
         let at = self.stack.iter().rposition(|&at| matches!(self.nodes[at], Node::Mark)).ok_or_else(empty)?;
         let items = self.stack.split_off(at + 1);
         self.stack.pop();
