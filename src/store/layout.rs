@@ -47,14 +47,15 @@ impl Layout {
         Ok(layout)
     }
 
-    /// A folder without a version is a new store, or one whose making was cut short; anything else in it is not ours to fill up.
+    /// A folder without a version is a new store, or one that another process makes just now or could not finish; with anything
+    /// else in it, it is not ours to fill up.
     fn must_be_ours(&self, files: &dyn Files) -> Outcome<()> {
         let names = files.list(&self.root).map_err(|e| Fault::io("read", &self.root, &e))?;
         let ours = |name: &String| {
             FOLDERS.contains(&name.as_str())
                 || name.starts_with('.')
                 || name.starts_with("index.sqlite")
-                || ["lost+found", "README.md"].contains(&name.as_str())
+                || ["version", "pins", "quarantine", "lost+found", "README.md"].contains(&name.as_str())
         };
         match names.iter().find(|name| !ours(name)) {
             None => Ok(()),
