@@ -141,13 +141,17 @@ impl Store {
     /// damaged is put aside.
     #[must_use]
     pub fn sound(&self, outputs: &BTreeMap<String, ObjectRef>) -> bool {
+        // All of it, not only up to the first damage: what stays would be met by the next reader.
         let mut sound = true;
         for object in outputs.values() {
-            sound &= match self.read(object) {
-                // A leaf of a tree is no tree.
-                Ok(bytes) => parse_tree(&bytes).is_none_or(|leaves| leaves.values().fold(true, |all, leaf| self.read(leaf).is_ok() && all)),
-                Err(_) => false,
+            let Ok(bytes) = self.read(object) else {
+                sound = false;
+                continue;
             };
+            // A leaf of a tree is no tree.
+            for leaf in parse_tree(&bytes).unwrap_or_default().values() {
+                sound &= self.read(leaf).is_ok();
+            }
         }
         sound
     }
