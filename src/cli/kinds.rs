@@ -24,7 +24,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let catalog = load::kinds();
     let Some(name) = &args.kind else {
-        let row = |kind: &StageKind| vec![kind.name.to_owned(), variants(kind).join(" "), kind.doc.to_owned()];
+        let row = |kind: &StageKind| vec![kind.name.to_owned(), few(&variants(kind)), kind.doc.to_owned()];
         context.show(&Listing {
             header: vec!["kind", "variants", "what"],
             rows: catalog.kinds().iter().map(row).collect(),
@@ -58,6 +58,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let quiet = kind.shape.fields.iter().map(|field| format!("{}\n", field.name)).collect();
     context.show(&Text { text: text.trim_end().to_owned() + "\n", json, quiet })?;
     Ok(0)
+}
+
+/// The first of many words, and how many more there are.
+fn few(words: &[&str]) -> String {
+    const SHOWN: usize = 5;
+    let more = words.len().saturating_sub(SHOWN);
+    let shown = words[..words.len() - more].join(" ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
 /// The words of a kind's tag.
