@@ -52,6 +52,23 @@ pub fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
 }
 
+/// The text with everything escaped that HTML and SVG would take for markup, in elements and in quoted attributes.
+#[must_use]
+pub fn markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// `12.3 MiB`: bytes for people.
 #[must_use]
 pub fn bytes(n: u64) -> String {

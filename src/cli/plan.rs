@@ -52,7 +52,8 @@ pub(super) fn show(project: &Project, force: &[String], all: bool, context: &mut
     }
     let would_run = decisions.iter().any(|decision| !matches!(decision, Decision::Cached { .. }));
     let devices: BTreeSet<&str> = project.plan.nodes.iter().map(|node| &*node.device).filter(|device| *device != "cpu").collect();
-    for device in devices.into_iter().filter(|device| !drive::devices().iter().any(|known| known == device)) {
+    let here = if devices.is_empty() { Vec::new() } else { drive::devices() };
+    for device in devices.into_iter().filter(|device| !here.iter().any(|known| known == device)) {
         context.terminal.warning(&format!("the device `{device}` is not here: a run would be refused"));
     }
     let begun = store.as_ref().map(Store::checkpointed).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The drawing itself: a list of elements, written with escaped texts and rounded coordinates.
 
+use crate::base::text::markup;
 use std::fmt::Write;
 
 /// What colors, lines and texts of a drawing look like; a page with several drawings needs it once.
@@ -46,7 +47,7 @@ impl Svg {
 
     fn element(&self, namespace: &str, style: &str) -> String {
         let (w, h) = (short(self.width), short(self.height));
-        let title = escaped(&self.title);
+        let title = markup(&self.title);
         format!(
             "<svg{namespace} class=\"plot\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" role=\"img\" aria-label=\"{title}\">\n{style}<rect class=\"ground\" width=\"{w}\" height=\"{h}\"/>\n{}</svg>",
             self.body
@@ -136,7 +137,7 @@ impl Svg {
             "<text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
             short(at.0),
             short(at.1),
-            escaped(text)
+            markup(text)
         );
     }
 
@@ -146,7 +147,7 @@ impl Svg {
         let _ = writeln!(
             self.body,
             "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\" transform=\"rotate(-90 {x} {y})\">{}</text>",
-            escaped(text)
+            markup(text)
         );
     }
 }
@@ -156,7 +157,7 @@ fn joined(points: &[(f64, f64)]) -> String {
 }
 
 fn tipped(tip: &str) -> String {
-    if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escaped(tip)) }
+    if tip.is_empty() { String::new() } else { format!("<title>{}</title>", markup(tip)) }
 }
 
 /// A coordinate to a tenth of a pixel, as short as it goes. What is not finite is drawn at the border.
@@ -172,21 +173,6 @@ fn short(value: f64) -> String {
 /// The width of a text in pixels, roughly: the font is the reader's.
 pub(super) fn width_of(text: &str, size: f64) -> f64 {
     text.chars().map(|c| if c.is_ascii_lowercase() || c == ' ' || c == '.' || c == ',' { 0.53 } else { 0.62 }).sum::<f64>() * size
-}
-
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -159,7 +159,8 @@ impl<'e> Program<'e> {
         let mut undeclared: Vec<String> = compiled.undeclared_variables(false).into_iter().collect();
         if source.contains('[') && source.contains(':') {
             // The template engine does not look into slices (`list[a:b]`) for names.
-            undeclared.extend(words(source, names).into_iter().filter(|word| !compiled.undeclared_variables(false).contains(word)));
+            let missed: Vec<String> = words(source, names).into_iter().filter(|word| !undeclared.contains(word)).collect();
+            undeclared.extend(missed);
         }
         undeclared.sort_unstable();
         for key in undeclared {

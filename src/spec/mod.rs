@@ -32,4 +32,4 @@ pub use params::Params;
 pub use pipeline::{Axis, Cell, Instance, Pipeline, Stage, load, load_file};
 pub use schema::schema;
 pub use tables::{Best, Compare, Measure, Statistics, Table};
-pub use templates::{Template, new_from_template, template_names, templates};
+pub use templates::{Template, new_from_template, templates};

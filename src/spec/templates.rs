@@ -64,12 +64,6 @@ pub fn templates() -> &'static [Template] {
     ]
 }
 
-/// The names of the skeletons with one sentence each.
-#[must_use]
-pub fn template_names() -> Vec<(&'static str, &'static str)> {
-    templates().iter().map(|template| (template.name, template.doc)).collect()
-}
-
 /// The text of a new pipeline. `sets` are the `--set` pairs.
 ///
 /// # Errors

@@ -56,7 +56,7 @@ impl Manifest {
              role=\"img\" font-family=\"sans-serif\" font-size=\"11\">\n<title>{0}</title>\n<style>svg{{--ink:#222;--bubble:#0072b2;\
              --grid:#ddd}}@media(prefers-color-scheme:dark){{svg{{--ink:#ddd;--bubble:#56b4e9;--grid:#444}}}}text{{fill:var(--ink)}}\
              circle{{fill:var(--bubble)}}line{{stroke:var(--grid)}}</style>\n<text x=\"{left}\" y=\"20\" font-size=\"14\">{0}</text>\n",
-            escaped(title)
+            text::markup(title)
         );
         let bottom = top + rise * classes as f64;
         let every = |n: usize, size: f64| (1..).find(|k| size * *k as f64 >= 24.0 || k * 2 > n).unwrap_or(1);
@@ -96,10 +96,6 @@ impl Manifest {
         out.push_str("</svg>\n");
         out
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::super::text::CellText;
 use super::super::value::{Rank, Table};
 use super::{Format, Look};
 use crate::base::Outcome;
+use crate::base::text::markup;
 use std::fmt::Write;
 
 /// A page with one table after another.
@@ -26,7 +27,7 @@ impl Format for Html {
         Ok(format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <title>{}</title>\n<style>\n{}</style>\n</head>\n<body class=\"page\">\n{body}</body>\n</html>\n",
-            escaped(&title),
+            markup(&title),
             STYLE
         ))
     }
@@ -37,7 +38,7 @@ impl Format for Html {
 pub fn fragment(table: &Table, level: u8) -> String {
     let grid = table.grid();
     let mut out = format!("<section class=\"table\" id=\"table-{}\">\n", id(&table.heading.name));
-    let _ = writeln!(out, "<h{level}>{}</h{level}>", escaped(&table.title()));
+    let _ = writeln!(out, "<h{level}>{}</h{level}>", markup(&table.title()));
     out.push_str("<div class=\"scroll\"><table class=\"results\">\n<thead>\n");
     let heading = &table.heading;
     if !heading.column_axis.is_empty() && grid.under_axis > 0 {
@@ -45,14 +46,14 @@ pub fn fragment(table: &Table, level: u8) -> String {
             out,
             "<tr class=\"axis\"><td></td><th colspan=\"{}\" scope=\"colgroup\">{}</th>",
             grid.under_axis,
-            escaped(&heading.column_axis)
+            markup(&heading.column_axis)
         );
         out.push_str(&"<td></td>".repeat(grid.columns.len() - grid.under_axis));
         out.push_str("</tr>\n");
     }
-    let _ = write!(out, "<tr><th scope=\"col\">{}</th>", escaped(&heading.row_axis));
+    let _ = write!(out, "<tr><th scope=\"col\">{}</th>", markup(&heading.row_axis));
     for label in &grid.columns {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", escaped(label));
+        let _ = write!(out, "<th scope=\"col\">{}</th>", markup(label));
     }
     out.push_str("</tr>\n</thead>\n<tbody>\n");
     let mut group = "";
@@ -63,12 +64,12 @@ pub fn fragment(table: &Table, level: u8) -> String {
                 let _ = writeln!(
                     out,
                     "<tr class=\"family\" data-family=\"{0}\"><th colspan=\"{1}\" scope=\"rowgroup\">{0}</th></tr>",
-                    escaped(text),
+                    markup(text),
                     grid.columns.len() + 1
                 );
             }
             Line::Row(label, cells) => {
-                let _ = write!(out, "<tr data-family=\"{}\"><th scope=\"row\">{}</th>", escaped(group), escaped(label));
+                let _ = write!(out, "<tr data-family=\"{}\"><th scope=\"row\">{}</th>", markup(group), markup(label));
                 for (text, rank) in cells {
                     out.push_str(&cell(text, *rank));
                 }
@@ -79,31 +80,31 @@ pub fn fragment(table: &Table, level: u8) -> String {
     out.push_str("</tbody>\n</table></div>\n");
     let mut notes = vec![table.legend()];
     notes.extend([grid.legend, table.troubles()].into_iter().filter(|text| !text.is_empty()));
-    let _ = writeln!(out, "<p class=\"legend\">{}; <b>best</b>, <u>second</u> of a column</p>", escaped(&notes.join("; ")));
+    let _ = writeln!(out, "<p class=\"legend\">{}; <b>best</b>, <u>second</u> of a column</p>", markup(&notes.join("; ")));
     for sheet in table.sheets() {
         let _ = writeln!(
             out,
             "<details class=\"sheet\"{}><summary>{}</summary>",
             if sheet.rows.len() > 30 { "" } else { " open" },
-            escaped(&sheet.title)
+            markup(&sheet.title)
         );
         if !sheet.rows.is_empty() {
             out.push_str("<div class=\"scroll\"><table class=\"plain\"><thead><tr>");
             for label in &sheet.header {
-                let _ = write!(out, "<th scope=\"col\">{}</th>", escaped(label));
+                let _ = write!(out, "<th scope=\"col\">{}</th>", markup(label));
             }
             out.push_str("</tr></thead><tbody>\n");
             for row in &sheet.rows {
                 out.push_str("<tr>");
                 for text in row {
-                    let _ = write!(out, "<td>{}</td>", escaped(text));
+                    let _ = write!(out, "<td>{}</td>", markup(text));
                 }
                 out.push_str("</tr>\n");
             }
             out.push_str("</tbody></table></div>\n");
         }
         if !sheet.notes.is_empty() {
-            let items: String = sheet.notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
+            let items: String = sheet.notes.iter().map(|note| format!("<li>{}</li>", markup(note))).collect();
             let _ = writeln!(out, "<ul class=\"caveats\">{items}</ul>");
         }
         out.push_str("</details>\n");
@@ -113,7 +114,7 @@ pub fn fragment(table: &Table, level: u8) -> String {
 }
 
 fn cell(text: &CellText, rank: Rank) -> String {
-    let number = text.number().map(|number| escaped(&number)).unwrap_or_default();
+    let number = text.number().map(|number| markup(&number)).unwrap_or_default();
     // What is sorted by: the mean as shown; grouped thousands are undone.
     let sort = text.mean.as_ref().map(|mean| mean.split(' ').next().unwrap_or_default().replace(',', "")).unwrap_or_default();
     let number = match rank {
@@ -121,29 +122,13 @@ fn cell(text: &CellText, rank: Rank) -> String {
         Rank::Second => format!("<u>{number}</u>"),
         Rank::None => number,
     };
-    let note = if text.note.is_empty() { String::new() } else { format!(" <span class=\"trouble\">{}</span>", escaped(&text.note)) };
-    format!("<td data-sort=\"{}\">{number}{note}</td>", escaped(&sort))
+    let note = if text.note.is_empty() { String::new() } else { format!(" <span class=\"trouble\">{}</span>", markup(&text.note)) };
+    format!("<td data-sort=\"{}\">{number}{note}</td>", markup(&sort))
 }
 
 /// A name as an identifier.
 pub(super) fn id(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
-}
-
-/// The text with everything escaped that HTML would take for markup, in elements and in quoted attributes.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
