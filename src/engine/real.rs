@@ -37,6 +37,8 @@ pub trait Real:
     fn to_f64(self) -> f64;
     /// The nearest value.
     fn from_usize(value: usize) -> Self;
+    /// The whole number within 0 to 255 that is nearest towards 0.
+    fn to_u8(self) -> u8;
     /// `self * a + b`, rounded once on every CPU; slow where the CPU has no such instruction, so not for kernels.
     fn mul_add(self, a: Self, b: Self) -> Self;
     /// The exponential.
@@ -76,6 +78,10 @@ macro_rules! real {
             #[inline(always)]
             fn from_usize(value: usize) -> Self {
                 value as $float
+            }
+            #[inline(always)]
+            fn to_u8(self) -> u8 {
+                self as u8
             }
             #[inline(always)]
             fn mul_add(self, a: Self, b: Self) -> Self {

@@ -2,7 +2,9 @@
 //!
 //! Channels last make a row of a patch contiguous, so this is a matrix product without building the matrix of patches.
 
-use super::{Conv, SLACK, Window, greatest, relu, reserve};
+use super::winograd::{self, Grid, Tiles};
+use super::pool::greatest;
+use super::{Conv, SLACK, Window, relu as clamp, reserve};
 use crate::engine::real::Real;
 use pulp::{Simd, WithSimd};
 
@@ -21,10 +23,11 @@ pub(in crate::engine) struct ConvForward<'a, F> {
     pub out: &'a mut [F],
     /// One for each pooled output; not written without a window.
     pub picks: &'a mut [u8],
-    /// Scratch: the weight by blocks of output channels, the bias, one image's values before pooling.
+    /// Scratch: the weight by blocks of output channels, the bias, some images' values before pooling, tiles.
     pub packed: &'a mut Vec<F>,
     pub padded_bias: &'a mut Vec<F>,
     pub plane: &'a mut Vec<F>,
+    pub tiles: &'a mut Tiles<F>,
 }
 
 impl<F: Real> WithSimd for ConvForward<'_, F> {
@@ -46,80 +49,108 @@ impl<F: Real> WithSimd for ConvForward<'_, F> {
 impl<F: Real> ConvForward<'_, F> {
     #[inline(always)]
     fn run<S: Simd, const ROWS: usize, const PACKS: usize>(self, simd: S) {
-        let conv = self.conv;
-        let (lanes, patch) = (F::lanes::<S>(), conv.patch());
+        let Self { conv, window, relu, rows, x, weight, bias, out, picks, packed, padded_bias, plane, tiles } = self;
+        let (lanes, patch, positions) = (F::lanes::<S>(), conv.patch(), conv.positions());
         let block = PACKS * lanes;
         let blocks = conv.out.div_ceil(block);
         let columns = blocks * block;
-        reserve(self.packed, blocks * patch * block);
-        pack(self.weight, conv.out, patch, block, self.packed);
-        reserve(self.padded_bias, columns);
-        self.padded_bias[..columns].fill(F::ZERO);
-        if let Some(bias) = self.bias {
-            self.padded_bias[..conv.out].copy_from_slice(bias);
+        reserve(padded_bias, columns);
+        padded_bias[..columns].fill(F::ZERO);
+        if let Some(bias) = bias {
+            padded_bias[..conv.out].copy_from_slice(bias);
         }
-        let positions = conv.positions();
-        reserve(self.plane, positions * columns);
-        let (packed, _) = F::packs::<S>(&self.packed[..blocks * patch * block]);
-        let (packed, _) = packed.as_chunks::<PACKS>();
-        let (bias, _) = F::packs::<S>(&self.padded_bias[..columns]);
-        let (bias, _) = bias.as_chunks::<PACKS>();
+        let grid = winograd::fits(&conv).then(|| Grid::new(&conv));
+        match &grid {
+            Some(grid) => winograd::prepare(simd, grid, weight, columns, tiles),
+            None => {
+                reserve(packed, blocks * patch * block);
+                pack(weight, conv.out, patch, block, packed);
+            }
+        }
+        let group = grid.map_or(1, |grid| grid.group(rows));
+        reserve(plane, group * positions * columns);
         let image_len = conv.padded_len();
-        let out_len = self.window.map_or(positions, |w| w.out_height * w.out_width) * conv.out;
-        for row in 0..self.rows {
-            let image = &self.x[row * image_len..(row + 1) * image_len];
-            let (plane, _) = F::packs_mut::<S>(&mut self.plane[..positions * columns]);
-            let (plane, _) = plane.as_chunks_mut::<PACKS>();
-            for b in 0..blocks {
-                let weight = &packed[b * patch..(b + 1) * patch];
-                let mut at = 0;
-                while at < positions {
-                    let left = positions - at;
-                    // The last tile of a plane is as wide as needed; every width adds in the same order.
-                    at += match left {
-                        l if l >= ROWS => tile::<F, S, ROWS, PACKS>(simd, &conv, image, at, weight, &bias[b], plane, blocks, b),
-                        l if l >= 4 => tile::<F, S, 4, PACKS>(simd, &conv, image, at, weight, &bias[b], plane, blocks, b),
-                        l if l >= 2 => tile::<F, S, 2, PACKS>(simd, &conv, image, at, weight, &bias[b], plane, blocks, b),
-                        _ => tile::<F, S, 1, PACKS>(simd, &conv, image, at, weight, &bias[b], plane, blocks, b),
-                    };
+        let out_len = window.map_or(positions, |w| w.out_height * w.out_width) * conv.out;
+        let mut row = 0;
+        while row < rows {
+            let count = group.min(rows - row);
+            match &grid {
+                Some(grid) => winograd::outputs(simd, grid, count, &x[row * image_len..], padded_bias, columns, plane, tiles),
+                None => {
+                    let (packed, _) = F::packs::<S>(&packed[..blocks * patch * block]);
+                    let (bias, _) = F::packs::<S>(&padded_bias[..columns]);
+                    let (plane, _) = F::packs_mut::<S>(&mut plane[..positions * columns]);
+                    direct::<F, S, ROWS, PACKS>(simd, &conv, &x[row * image_len..(row + 1) * image_len], packed, bias, plane);
                 }
             }
-            let plane = &self.plane[..positions * columns];
-            let out = &mut self.out[row * out_len..(row + 1) * out_len];
-            match &self.window {
-                Some(window) => {
-                    let picks = &mut self.picks[row * out_len..(row + 1) * out_len];
-                    let outputs = out.chunks_exact_mut(conv.out).zip(picks.chunks_exact_mut(conv.out));
-                    for (place, (out, picks)) in outputs.enumerate() {
-                        let (y, x) = (place / window.out_width, place % window.out_width);
-                        greatest(window, (y, x), self.relu, plane, columns, out, picks);
+            for (image, plane) in plane.chunks_exact(positions * columns).take(count).enumerate() {
+                let range = (row + image) * out_len..(row + image + 1) * out_len;
+                let out = &mut out[range.clone()];
+                match &window {
+                    Some(window) => {
+                        greatest(simd, window, relu, plane, columns, out, &mut picks[range]);
                     }
-                }
-                None => {
-                    for (out, values) in out.chunks_exact_mut(conv.out).zip(plane.chunks_exact(columns)) {
-                        out.copy_from_slice(&values[..conv.out]);
-                        if self.relu {
-                            relu(out);
+                    None => {
+                        for (out, values) in out.chunks_exact_mut(conv.out).zip(plane.chunks_exact(columns)) {
+                            out.copy_from_slice(&values[..conv.out]);
+                            if relu {
+                                clamp(out);
+                            }
                         }
                     }
                 }
             }
+            row += count;
+        }
+    }
+}
+
+/// The outputs of one image before ReLU and pooling, (position, column).
+#[inline(always)]
+fn direct<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
+    simd: S,
+    conv: &Conv,
+    image: &[F],
+    packed: &[F::Pack<S>],
+    bias: &[F::Pack<S>],
+    plane: &mut [F::Pack<S>],
+) {
+    let (packed, _) = packed.as_chunks::<PACKS>();
+    let (bias, _) = bias.as_chunks::<PACKS>();
+    let (plane, _) = plane.as_chunks_mut::<PACKS>();
+    let (positions, patch, blocks) = (conv.positions(), conv.patch(), bias.len());
+    for b in 0..blocks {
+        let weight = &packed[b * patch..(b + 1) * patch];
+        let mut at = 0;
+        while at < positions {
+            let left = positions - at;
+            // The last tile of a plane is as wide as needed; every width adds in the same order.
+            at += match left {
+                l if l >= ROWS => tile::<F, S, ROWS, PACKS>(simd, conv, image, at, weight, &bias[b], plane, blocks, b),
+                l if l >= 4 => tile::<F, S, 4, PACKS>(simd, conv, image, at, weight, &bias[b], plane, blocks, b),
+                l if l >= 2 => tile::<F, S, 2, PACKS>(simd, conv, image, at, weight, &bias[b], plane, blocks, b),
+                _ => tile::<F, S, 1, PACKS>(simd, conv, image, at, weight, &bias[b], plane, blocks, b),
+            };
         }
     }
 }
 
 /// The weight by blocks of `block` output channels, each (patch, channel), with zeros where there is no channel.
 #[inline(always)]
-fn pack<F: Real>(weight: &[F], out: usize, patch: usize, block: usize, packed: &mut [F]) {
+pub(super) fn pack<F: Real>(weight: &[F], out: usize, patch: usize, block: usize, packed: &mut [F]) {
+    /// Elements of a filter at a time, so that what is written stays in the first cache.
+    const RUN: usize = 16;
     for (b, target) in packed.chunks_exact_mut(patch * block).take(out.div_ceil(block)).enumerate() {
         let (from, to) = (b * block, out.min((b + 1) * block));
         if to - from < block {
             target.fill(F::ZERO);
         }
-        for channel in from..to {
-            let source = &weight[channel * patch..(channel + 1) * patch];
-            for (value, target) in source.iter().zip(target[channel - from..].iter_mut().step_by(block)) {
-                *target = *value;
+        for (run, target) in target.chunks_mut(RUN * block).enumerate() {
+            for channel in from..to {
+                let source = &weight[channel * patch + run * RUN..(channel + 1) * patch];
+                for (value, target) in source.iter().zip(target[channel - from..].iter_mut().step_by(block)) {
+                    *target = *value;
+                }
             }
         }
     }

@@ -1,7 +1,9 @@
 //! The convolution backward through pool and ReLU: only arg-maxima whose ReLU is on carry a gradient, and only they are touched.
 //!
-//! A step without a pool is a pool of single values; then the gradients that are exactly 0 are left out.
+//! Without a pool most positions have one, so that sums over all of them are faster: by tiles ([`super::winograd`]) or as products
+//! with the rows of patches. An input gradient that goes neither way leaves out what is exactly 0.
 
+use super::winograd::{self, Back, Grid, Tiles};
 use super::{Conv, OFF, SLACK, Window, reserve};
 use crate::engine::real::Real;
 use pulp::{Simd, WithSimd};
@@ -13,11 +15,13 @@ pub(in crate::engine) struct Entry<F> {
     gradient: F,
 }
 
-/// Lists of the gradients that are not 0; scratch that only grows.
+/// The gradients before the pool; scratch that only grows.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Entries<F> {
     list: Vec<Entry<F>>,
     starts: Vec<usize>,
+    /// Dense gradients with rows of whole packs.
+    wide: Vec<F>,
 }
 
 /// Adds to the gradients of weight and bias, and writes that of the padded input.
@@ -39,14 +43,53 @@ pub(in crate::engine) struct ConvBackward<'a, F> {
     pub entries: &'a mut Entries<F>,
     /// Scratch: the weight with whole packs in each row of a filter.
     pub packed: &'a mut Vec<F>,
+    pub tiles: &'a mut Tiles<F>,
 }
 
 impl<F: Real> WithSimd for ConvBackward<'_, F> {
     type Output = ();
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        if self.d_weight.is_some() || self.d_bias.is_some() {
-            self.weight_gradient(simd);
+        if let Some(d_x) = self.d_x.as_deref_mut() {
+            reserve(d_x, self.rows * self.conv.padded_len());
+            d_x[..self.rows * self.conv.padded_len() + SLACK].fill(F::ZERO);
+        }
+        if self.window.is_some() {
+            if self.d_weight.is_some() || self.d_bias.is_some() {
+                self.weight_gradient(simd);
+            }
+            if self.d_x.is_some() {
+                self.input_gradient(simd);
+            }
+            return;
+        }
+        if let Some(d_bias) = self.d_bias.as_deref_mut() {
+            add_columns(&self.d_out[..self.rows * self.conv.positions() * self.conv.out], self.conv.out, d_bias);
+        }
+        if winograd::fits(&self.conv) {
+            let Self { rows, x, weight, d_out, d_weight, d_x, tiles, .. } = self;
+            let d_x = d_x.map(|d_x| &mut d_x[..]);
+            winograd::backward(simd, &Grid::new(&self.conv), Back { rows, x, weight, d_out, d_weight, d_x, tiles });
+            return;
+        }
+        if self.d_weight.is_some() {
+            // The gradients with rows of whole packs.
+            let (channels, lanes) = (self.conv.out, F::lanes::<S>());
+            let columns = channels.div_ceil(lanes) * lanes;
+            let total = self.rows * self.conv.positions();
+            if columns == channels {
+                let d_out = &self.d_out[..total * channels];
+                self.dense_weight_gradient(simd, d_out);
+            } else {
+                let mut wide = std::mem::take(&mut self.entries.wide);
+                reserve(&mut wide, total * columns);
+                for (source, target) in self.d_out.chunks_exact(channels).zip(wide.chunks_exact_mut(columns)).take(total) {
+                    target[..channels].copy_from_slice(source);
+                    target[channels..].fill(F::ZERO);
+                }
+                self.dense_weight_gradient(simd, &wide[..total * columns]);
+                self.entries.wide = wide;
+            }
         }
         if self.d_x.is_some() {
             self.input_gradient(simd);
@@ -54,13 +97,33 @@ impl<F: Real> WithSimd for ConvBackward<'_, F> {
     }
 }
 
-/// For each element of a window, how far its patch lies from the patch of the window's first element, in padded rows and columns.
-#[inline(always)]
-fn picked_start(conv: &Conv, window: &Window, y: usize, x: usize, pick: usize) -> usize {
-    // Padding of the window is never picked, so neither subtraction can be below 0 for a pick that is used.
-    let row = (y * window.stride.0 + pick / window.kernel.1).wrapping_sub(window.padding.0);
-    let column = (x * window.stride.1 + pick % window.kernel.1).wrapping_sub(window.padding.1);
-    row.wrapping_mul(conv.stride.0 * conv.row_stride()).wrapping_add(column.wrapping_mul(conv.stride.1 * conv.channels))
+/// Where the patches of a window's elements begin in a padded image.
+#[derive(Clone, Copy)]
+struct Starts {
+    window: Window,
+    /// From one row and column of the plane before the pool to the next.
+    steps: (usize, usize),
+    /// From the patch of a window's first element to that of each; divisions are too slow for the inner loops.
+    elements: [usize; 256],
+}
+
+impl Starts {
+    fn new(conv: &Conv, window: &Window) -> Self {
+        let steps = (conv.stride.0 * conv.row_stride(), conv.stride.1 * conv.channels);
+        let mut elements = [0; 256];
+        for (pick, element) in elements[..window.area().min(256)].iter_mut().enumerate() {
+            *element = pick / window.kernel.1 * steps.0 + pick % window.kernel.1 * steps.1;
+        }
+        Self { window: *window, steps, elements }
+    }
+    /// Of window (y, x). In a padded window the first element may lie before the image; then this wraps, and comes back when the
+    /// distance to an element inside is added.
+    #[inline(always)]
+    fn of(&self, y: usize, x: usize) -> usize {
+        let row = (y * self.window.stride.0).wrapping_sub(self.window.padding.0);
+        let column = (x * self.window.stride.1).wrapping_sub(self.window.padding.1);
+        row.wrapping_mul(self.steps.0).wrapping_add(column.wrapping_mul(self.steps.1))
+    }
 }
 
 impl<F: Real> ConvBackward<'_, F> {
@@ -75,34 +138,24 @@ impl<F: Real> ConvBackward<'_, F> {
         let (conv, window) = (self.conv, self.window());
         let total = self.rows * window.out_height * window.out_width;
         let channels = conv.out;
-        let Entries { list, starts } = &mut *self.entries;
+        let Entries { list, starts, .. } = &mut *self.entries;
         if list.len() < total * channels {
             list.resize(total * channels, Entry::default());
         }
         starts.clear();
         starts.resize(channels, 0);
         let counts = &mut starts[..channels];
-        let image_len = conv.padded_len();
-        let mut offsets = [0; 256];
+        let starts = Starts::new(&conv, &window);
         for place in 0..total {
             let (row, at) = (place / (window.out_height * window.out_width), place % (window.out_height * window.out_width));
             let (y, x) = (at / window.out_width, at % window.out_width);
             let d_out = &self.d_out[place * channels..(place + 1) * channels];
-            if self.window.is_some() {
-                for (pick, offset) in offsets[..window.area()].iter_mut().enumerate() {
-                    *offset = picked_start(&conv, &window, y, x, pick).wrapping_add(row * image_len);
-                }
-                let picks = &self.picks[place * channels..(place + 1) * channels];
-                for c in 0..channels {
-                    list[c * total + counts[c]] = Entry { offset: offsets[usize::from(picks[c])], gradient: d_out[c] };
-                    counts[c] += usize::from(picks[c] != OFF && d_out[c] != F::ZERO);
-                }
-            } else {
-                let offset = conv.patch_start(y, x) + row * image_len;
-                for c in 0..channels {
-                    list[c * total + counts[c]] = Entry { offset, gradient: d_out[c] };
-                    counts[c] += usize::from(d_out[c] != F::ZERO);
-                }
+            let first = starts.of(y, x).wrapping_add(row * conv.padded_len());
+            let picks = &self.picks[place * channels..(place + 1) * channels];
+            for c in 0..channels {
+                let offset = first.wrapping_add(starts.elements[usize::from(picks[c])]);
+                list[c * total + counts[c]] = Entry { offset, gradient: d_out[c] };
+                counts[c] += usize::from(picks[c] != OFF && d_out[c] != F::ZERO);
             }
         }
         let patch = conv.patch();
@@ -117,6 +170,58 @@ impl<F: Real> ConvBackward<'_, F> {
             }
             if let Some(d_weight) = self.d_weight.as_deref_mut() {
                 filter_gradient(simd, &conv, self.x, entries, &mut d_weight[c * patch..(c + 1) * patch]);
+            }
+        }
+    }
+
+    /// Sums over all positions, some elements of all filters at a time, with the sums in registers. `d_out` is (image, position,
+    /// channel) with rows of whole packs.
+    #[inline(always)]
+    fn dense_weight_gradient<S: Simd>(&mut self, simd: S, d_out: &[F]) {
+        match S::F32_LANES {
+            1 => self.by_elements::<S, 4>(simd, d_out),
+            8 => self.by_elements::<S, 6>(simd, d_out),
+            _ => self.by_elements::<S, 12>(simd, d_out),
+        }
+    }
+    #[inline(always)]
+    fn by_elements<S: Simd, const ROWS: usize>(&mut self, simd: S, d_out: &[F]) {
+        let conv = self.conv;
+        let lanes = F::lanes::<S>();
+        let packs = conv.out.div_ceil(lanes);
+        let (line, patch) = (packs * lanes, conv.patch());
+        let starts = &mut self.entries.starts;
+        starts.clear();
+        for row in 0..self.rows {
+            let image = row * conv.padded_len();
+            starts.extend((0..conv.positions()).map(|at| image + conv.patch_start(at / conv.out_width, at % conv.out_width)));
+        }
+        reserve(self.packed, patch * line);
+        let (d_out, _) = F::packs::<S>(d_out);
+        let (sums, _) = F::packs_mut::<S>(&mut self.packed[..patch * line]);
+        let place = |element: usize| element / conv.row() * conv.row_stride() + element % conv.row();
+        let mut element = 0;
+        while element < patch {
+            let count = ROWS.min(patch - element);
+            // Elements past the end repeat the last one and are not kept.
+            let mut shifts = [0; ROWS];
+            for (r, shift) in shifts.iter_mut().enumerate() {
+                *shift = place((element + r).min(patch - 1));
+            }
+            let mut pack = 0;
+            while pack < packs {
+                pack += if packs - pack >= 2 {
+                    over_positions::<F, S, ROWS, 2>(simd, self.x, starts, shifts, &d_out[pack..], packs, &mut sums[element * packs + pack..], count)
+                } else {
+                    over_positions::<F, S, ROWS, 1>(simd, self.x, starts, shifts, &d_out[pack..], packs, &mut sums[element * packs + pack..], count)
+                };
+            }
+            element += count;
+        }
+        let d_weight = self.d_weight.as_deref_mut().expect("called only with a place for the gradient");
+        for (channel, d_filter) in d_weight.chunks_exact_mut(patch).enumerate() {
+            for (sum, value) in d_filter.iter_mut().zip(self.packed[channel..].iter().step_by(line)) {
+                *sum += *value;
             }
         }
     }
@@ -137,7 +242,7 @@ impl<F: Real> ConvBackward<'_, F> {
             target[row..].fill(F::ZERO);
         }
         // The lists: for each window and each of its elements the filters with a gradient there.
-        let Entries { list, starts } = &mut *self.entries;
+        let Entries { list, starts, .. } = &mut *self.entries;
         if list.len() < self.rows * places * channels {
             list.resize(self.rows * places * channels, Entry::default());
         }
@@ -173,11 +278,9 @@ impl<F: Real> ConvBackward<'_, F> {
             }
         }
         starts.push(end);
-        let image_len = conv.padded_len();
         let d_x = self.d_x.as_deref_mut().expect("called only with a place for the gradient");
-        reserve(d_x, self.rows * image_len);
-        d_x[..self.rows * image_len + SLACK].fill(F::ZERO);
-        let scatter = Scatter { conv, window, rows: self.rows, list, starts, packed: self.packed, line };
+        let patches = Starts::new(&conv, &window);
+        let scatter = Scatter { conv, window, patches, rows: self.rows, list, starts, packed: self.packed, line };
         for i in 0..rows {
             let mut pack = 0;
             while pack < packs {
@@ -192,9 +295,51 @@ impl<F: Real> ConvBackward<'_, F> {
     }
 }
 
+/// `ROWS` elements of the patches times `PACKS` packs of gradients, summed over all positions; the first `count` are written.
+/// Returns `PACKS`.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn over_positions<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
+    simd: S,
+    x: &[F],
+    starts: &[usize],
+    shifts: [usize; ROWS],
+    d_out: &[F::Pack<S>],
+    packs: usize,
+    target: &mut [F::Pack<S>],
+    count: usize,
+) -> usize {
+    let mut sums = [[F::splat(simd, F::ZERO); PACKS]; ROWS];
+    for (place, &start) in starts.iter().enumerate() {
+        let d_out = &d_out[place * packs..][..PACKS];
+        let x = &x[start..];
+        for r in 0..ROWS {
+            let value = F::splat(simd, x[shifts[r]]);
+            for p in 0..PACKS {
+                sums[r][p] = F::pack_mul_add(simd, value, d_out[p], sums[r][p]);
+            }
+        }
+    }
+    for (r, sums) in sums.iter().enumerate().take(count) {
+        target[r * packs..][..PACKS].copy_from_slice(sums);
+    }
+    PACKS
+}
+
+/// Adds all rows to `sums`.
+#[inline(always)]
+fn add_columns<F: Real>(values: &[F], columns: usize, sums: &mut [F]) {
+    for row in values.chunks_exact(columns) {
+        for (sum, &value) in sums.iter_mut().zip(row) {
+            *sum += value;
+        }
+    }
+}
+
 struct Scatter<'a, F> {
     conv: Conv,
     window: Window,
+    patches: Starts,
     rows: usize,
     list: &'a [Entry<F>],
     starts: &'a [usize],
@@ -215,13 +360,14 @@ impl<F: Real> Scatter<'_, F> {
         for row in 0..self.rows {
             for y in 0..window.out_height {
                 for x in 0..window.out_width {
+                    let first = self.patches.of(y, x).wrapping_add(row * conv.padded_len() + shift);
                     for pick in 0..area {
                         let entries = &self.list[self.starts[list]..self.starts[list + 1]];
                         list += 1;
                         if entries.is_empty() {
                             continue;
                         }
-                        let start = picked_start(conv, window, y, x, pick).wrapping_add(row * conv.padded_len() + shift);
+                        let start = first.wrapping_add(self.patches.elements[pick]);
                         let (target, _) = F::packs_mut::<S>(&mut d_x[start..start + width]);
                         let (target, _) = target.as_chunks_mut::<PACKS>();
                         let Some(target) = target.first_mut() else { continue };
@@ -328,7 +474,7 @@ fn apart<F: Real, S: Simd, const PACKS: usize>(
 
 /// Adds as many lanes as there is room for.
 #[inline(always)]
-fn add_lanes<F: Real, S: Simd>(simd: S, sum: F::Pack<S>, target: &mut [F]) {
+pub(super) fn add_lanes<F: Real, S: Simd>(simd: S, sum: F::Pack<S>, target: &mut [F]) {
     let lanes = F::lanes::<S>();
     if target.len() >= lanes {
         let (target, _) = F::packs_mut::<S>(&mut target[..lanes]);

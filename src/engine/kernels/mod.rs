@@ -14,15 +14,18 @@ mod pool;
 #[cfg(test)]
 mod tests;
 mod update;
+mod winograd;
 
 pub(super) use conv::{ConvForward, pad, unpad};
 pub(super) use conv_back::{ConvBackward, Entries};
 pub(super) use linear::{LinearBackward, LinearForward};
-pub(super) use norm::{Statistics, norm_backward, norm_forward};
+pub(super) use norm::{NormBackward, NormForward, Statistics};
 pub(super) use pool::{pool_backward, pool_forward};
 pub(super) use update::{AddScaled, Term, Update};
+pub(super) use winograd::Tiles;
 
 use super::real::Real;
+use pulp::Simd;
 
 /// Extra elements at the end of buffers, at least the lanes of the widest pack.
 pub(super) const SLACK: usize = 16;
@@ -115,62 +118,34 @@ pub(super) fn reserve<F: Real>(buffer: &mut Vec<F>, len: usize) {
     }
 }
 
-/// Channels that are pooled side by side.
-const GROUP: usize = 16;
-
-/// The greatest value of each channel over a window, and its place in the window; ties go to the first, NaN wins.
-///
-/// `plane` has `columns` numbers a position, at least as many as there are channels.
+/// A pack from `at` on; what is not there is 0.
 #[inline(always)]
-pub(super) fn greatest<F: Real>(
-    window: &Window,
-    (y, x): (usize, usize),
-    relu: bool,
-    plane: &[F],
-    columns: usize,
-    out: &mut [F],
-    picks: &mut [u8],
-) {
-    let channels = out.len();
-    let mut from = 0;
-    while from < channels {
-        let count = GROUP.min(channels - from);
-        // In local arrays of one size nothing can overlap, so the compiler works on whole packs.
-        let (mut best, mut places) = ([F::ZERO; GROUP], [0u32; GROUP]);
-        let mut first = true;
-        for pick in 0..window.area() {
-            let Some((row, column)) = window.place(y, x, pick) else { continue };
-            let source = &plane[(row * window.width + column) * columns + from..];
-            let mut values = [F::ZERO; GROUP];
-            if count == GROUP {
-                values.copy_from_slice(&source[..GROUP]);
-            } else {
-                values[..count].copy_from_slice(&source[..count]);
-            }
-            let place = pick as u32;
-            for c in 0..GROUP {
-                let take = (values[c] > best[c]) | values[c].is_nan() | first;
-                best[c] = if take { values[c] } else { best[c] };
-                places[c] = if take { place } else { places[c] };
-            }
-            first = false;
+fn load<F: Real, S: Simd>(values: &[F], at: usize) -> F::Pack<S> {
+    let lanes = F::lanes::<S>();
+    match values.get(at..at + lanes) {
+        Some(values) => F::packs::<S>(values).0[0],
+        None => {
+            let mut filled = [F::ZERO; SLACK];
+            let values = &values[at.min(values.len())..];
+            filled[..values.len()].copy_from_slice(values);
+            F::packs::<S>(&filled[..lanes]).0[0]
         }
-        if relu {
-            for c in 0..GROUP {
-                let off = best[c] <= F::ZERO;
-                best[c] = if off { F::ZERO } else { best[c] };
-                places[c] = if off { u32::from(OFF) } else { places[c] };
-            }
+    }
+}
+
+/// Writes a pack from `at` on, as much as there is room for.
+#[inline(always)]
+fn store<F: Real, S: Simd>(pack: F::Pack<S>, values: &mut [F], at: usize) {
+    let lanes = F::lanes::<S>();
+    match values.get_mut(at..at + lanes) {
+        Some(values) => F::packs_mut::<S>(values).0[0] = pack,
+        None => {
+            let mut spill = [F::ZERO; SLACK];
+            F::packs_mut::<S>(&mut spill[..lanes]).0[0] = pack;
+            let at = at.min(values.len());
+            let count = values.len() - at;
+            values[at..].copy_from_slice(&spill[..count]);
         }
-        let places = places.map(|place| place as u8);
-        if count == GROUP {
-            out[from..from + GROUP].copy_from_slice(&best);
-            picks[from..from + GROUP].copy_from_slice(&places);
-        } else {
-            out[from..].copy_from_slice(&best[..count]);
-            picks[from..].copy_from_slice(&places[..count]);
-        }
-        from += count;
     }
 }
 

@@ -1,129 +1,283 @@
-//! Batch normalisation, forward and backward, over rows of channels.
+//! Batch normalisation of rows of channels, forward and backward, with the ReLU and the max-pool that follow it.
 //!
-//! Sums over the batch are kept in `f64`: they are few, and a mean is then as good as its inputs.
+//! Each pass goes over all values once, some channels side by side: mean, deviation, result; and on the way back sums, result. Sums of
+//! a few rows are made in the values' own precision and added up in `f64`.
 
+use super::pool::{greatest, unpool};
+use super::{Window, load, relu as clamp, reserve, store};
 use crate::engine::real::Real;
+use pulp::{Simd, WithSimd};
 
 /// What a forward pass leaves for the backward pass, by channel.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Statistics<F> {
-    pub mean: Vec<F>,
+    mean: Vec<F>,
     /// `1 / sqrt(variance + eps)`.
-    pub scale: Vec<F>,
+    scale: Vec<F>,
     /// Whether mean and variance are those of this batch.
-    pub batch: bool,
+    batch: bool,
     sums: Vec<f64>,
     squares: Vec<f64>,
+    /// What each value is multiplied with and what is added to it; filled up to whole packs.
+    factor: Vec<F>,
+    shift: Vec<F>,
 }
 
 /// Share of the newest batch in the running statistics.
 const MOMENTUM: f64 = 0.1;
+/// Rows whose sum is made in the values' own precision.
+const RUN: usize = 32;
 
-/// `y = (x - mean) / sqrt(variance + eps) * weight + bias`, channel by channel.
-///
-/// With `running`, statistics of the batch are used, and mean and unbiased variance are mixed into the running ones; otherwise
-/// `statistics` already holds mean and scale. A batch of one value a channel has an undefined unbiased variance and leaves the
-/// running one alone.
-pub(in crate::engine) fn norm_forward<F: Real>(
-    x: &[F],
-    y: &mut [F],
-    (weight, bias): (&[F], &[F]),
-    eps: f64,
-    running: Option<(&mut [F], &mut [F])>,
-    fixed: Option<(&[F], &[F])>,
-    statistics: &mut Statistics<F>,
-) {
-    let channels = weight.len();
-    let Statistics { mean, scale, batch, sums, squares } = statistics;
-    mean.resize(channels, F::ZERO);
-    scale.resize(channels, F::ZERO);
-    if let Some((fixed_mean, fixed_variance)) = fixed {
-        *batch = false;
-        mean.copy_from_slice(fixed_mean);
-        for (scale, &variance) in scale.iter_mut().zip(fixed_variance) {
-            *scale = F::from_f64(1.0 / (variance.to_f64() + eps).sqrt());
-        }
-    } else {
-        *batch = true;
-        let count = (x.len() / channels) as f64;
-        sums.clear();
-        sums.resize(channels, 0.0);
-        squares.clear();
-        squares.resize(channels, 0.0);
-        for row in x.chunks_exact(channels) {
-            for (sum, &value) in sums.iter_mut().zip(row) {
-                *sum += value.to_f64();
-            }
-        }
-        for sum in sums.iter_mut() {
-            *sum /= count;
-        }
-        for row in x.chunks_exact(channels) {
-            for ((square, &mean), &value) in squares.iter_mut().zip(sums.iter()).zip(row) {
-                let difference = value.to_f64() - mean;
-                *square += difference * difference;
-            }
+/// `y = (x - mean) / sqrt(variance + eps) * weight + bias`, channel by channel, then ReLU, then the maximum of each window.
+pub(in crate::engine) struct NormForward<'a, F> {
+    /// (row, channel): a row is a position of an image, or a sample.
+    pub x: &'a [F],
+    pub weight: &'a [F],
+    pub bias: &'a [F],
+    pub eps: f64,
+    /// Mean and variance; of this batch where absent.
+    pub fixed: Option<(&'a [F], &'a [F])>,
+    /// With statistics of the batch: where mean and unbiased variance are mixed in. A batch of one value a channel has no unbiased
+    /// variance and leaves the running one alone.
+    pub running: Option<(&'a mut [F], &'a mut [F])>,
+    pub relu: bool,
+    pub window: Option<Window>,
+    pub y: &'a mut [F],
+    /// One for each pooled value; not written without a window.
+    pub picks: &'a mut [u8],
+    pub statistics: &'a mut Statistics<F>,
+    /// Scratch: one image before pooling.
+    pub plane: &'a mut Vec<F>,
+}
+
+impl<F: Real> WithSimd for NormForward<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { x, weight, bias, eps, fixed, running, relu, window, y, picks, statistics, plane } = self;
+        let channels = weight.len();
+        let lanes = F::lanes::<S>();
+        let columns = channels.div_ceil(lanes) * lanes;
+        statistics.measure(simd, x, eps, channels, fixed, running);
+        let Statistics { mean, scale, factor, shift, .. } = statistics;
+        for values in [&mut *factor, &mut *shift] {
+            values.clear();
+            values.resize(columns, F::ZERO);
         }
         for c in 0..channels {
-            mean[c] = F::from_f64(sums[c]);
-            scale[c] = F::from_f64(1.0 / (squares[c] / count + eps).sqrt());
+            factor[c] = scale[c] * weight[c];
+            shift[c] = bias[c] - mean[c] * factor[c];
         }
-        if let Some((running_mean, running_variance)) = running {
-            for c in 0..channels {
-                running_mean[c] = F::from_f64((1.0 - MOMENTUM) * running_mean[c].to_f64() + MOMENTUM * sums[c]);
-                if count > 1.0 {
-                    running_variance[c] =
-                        F::from_f64((1.0 - MOMENTUM) * running_variance[c].to_f64() + MOMENTUM * squares[c] / (count - 1.0));
+        let Some(window) = window else {
+            for (y, x) in y.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
+                affine(simd, x, factor, shift, y);
+                if relu {
+                    clamp(y);
                 }
             }
-        }
-    }
-    for (y, x) in y.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
-        for c in 0..channels {
-            y[c] = (x[c] - mean[c]) * scale[c] * weight[c] + bias[c];
+            return;
+        };
+        let positions = window.height * window.width;
+        let outputs = window.out_height * window.out_width * channels;
+        reserve(plane, positions * columns);
+        for (image, x) in x.chunks_exact(positions * channels).enumerate() {
+            for (row, x) in plane.chunks_exact_mut(columns).zip(x.chunks_exact(channels)) {
+                affine(simd, x, factor, shift, &mut row[..channels]);
+            }
+            let range = image * outputs..(image + 1) * outputs;
+            greatest(simd, &window, relu, plane, columns, &mut y[range.clone()], &mut picks[range]);
         }
     }
 }
 
+/// `y = x * factor + shift` of one row.
+#[inline(always)]
+fn affine<F: Real, S: Simd>(simd: S, x: &[F], factor: &[F], shift: &[F], y: &mut [F]) {
+    let lanes = F::lanes::<S>();
+    let (factor, _) = F::packs::<S>(factor);
+    let (shift, _) = F::packs::<S>(shift);
+    for (pack, (&factor, &shift)) in factor.iter().zip(shift).enumerate() {
+        let from = pack * lanes;
+        let value = F::pack_mul_add(simd, load::<F, S>(x, from), factor, shift);
+        store::<F, S>(value, y, from);
+    }
+}
+
+impl<F: Real> Statistics<F> {
+    /// Mean and scale, and the running statistics.
+    #[inline(always)]
+    fn measure<S: Simd>(
+        &mut self,
+        simd: S,
+        x: &[F],
+        eps: f64,
+        channels: usize,
+        fixed: Option<(&[F], &[F])>,
+        running: Option<(&mut [F], &mut [F])>,
+    ) {
+        let Self { mean, scale, batch, sums, squares, .. } = self;
+        // Filled up to whole packs: what lies past the channels is never used.
+        let lanes = F::lanes::<S>();
+        let columns = channels.div_ceil(lanes) * lanes;
+        mean.clear();
+        mean.resize(columns, F::ZERO);
+        scale.resize(channels, F::ZERO);
+        *batch = fixed.is_none();
+        if let Some((fixed_mean, fixed_variance)) = fixed {
+            mean[..channels].copy_from_slice(fixed_mean);
+            for (scale, &variance) in scale.iter_mut().zip(fixed_variance) {
+                *scale = F::from_f64(1.0 / (variance.to_f64() + eps).sqrt());
+            }
+            return;
+        }
+        let count = (x.len() / channels) as f64;
+        sums.clear();
+        sums.resize(columns, 0.0);
+        squares.clear();
+        squares.resize(columns, 0.0);
+        let zero = F::splat(simd, F::ZERO);
+        for rows in x.chunks(RUN * channels) {
+            for pack in 0..columns / lanes {
+                let mut sum = zero;
+                for row in rows.chunks_exact(channels) {
+                    sum = F::pack_add(simd, sum, load::<F, S>(row, pack * lanes));
+                }
+                add_up::<F, S>(sum, &mut sums[pack * lanes..][..lanes]);
+            }
+        }
+        for c in 0..channels {
+            sums[c] /= count;
+            mean[c] = F::from_f64(sums[c]);
+        }
+        let minus = F::splat(simd, -F::ONE);
+        for rows in x.chunks(RUN * channels) {
+            for pack in 0..columns / lanes {
+                let mean = load::<F, S>(mean, pack * lanes);
+                let mut sum = zero;
+                for row in rows.chunks_exact(channels) {
+                    let difference = F::pack_mul_add(simd, minus, mean, load::<F, S>(row, pack * lanes));
+                    sum = F::pack_mul_add(simd, difference, difference, sum);
+                }
+                add_up::<F, S>(sum, &mut squares[pack * lanes..][..lanes]);
+            }
+        }
+        for c in 0..channels {
+            // The differences were from the rounded mean.
+            let rounded = mean[c].to_f64() - sums[c];
+            squares[c] = (squares[c] - count * rounded * rounded).max(0.0);
+            scale[c] = F::from_f64(1.0 / (squares[c] / count + eps).sqrt());
+        }
+        if let Some((running_mean, running_variance)) = running {
+            let mix = |old: F, new: f64| F::from_f64((1.0 - MOMENTUM) * old.to_f64() + MOMENTUM * new);
+            for c in 0..channels {
+                running_mean[c] = mix(running_mean[c], sums[c]);
+                if count > 1.0 {
+                    running_variance[c] = mix(running_variance[c], squares[c] / (count - 1.0));
+                }
+            }
+        }
+    }
+}
+
+/// Adds each lane to its sum.
+#[inline(always)]
+fn add_up<F: Real, S: Simd>(values: F::Pack<S>, sums: &mut [f64]) {
+    let mut spill = [F::ZERO; super::SLACK];
+    F::packs_mut::<S>(&mut spill[..sums.len()]).0[0] = values;
+    for (sum, value) in sums.iter_mut().zip(spill) {
+        *sum += value.to_f64();
+    }
+}
+
 /// Adds to the gradients of weight and bias, and writes that of the input.
-pub(in crate::engine) fn norm_backward<F: Real>(
-    x: &[F],
-    d_y: &[F],
-    weight: &[F],
-    statistics: &mut Statistics<F>,
-    gradients: Option<(&mut [F], &mut [F])>,
-    d_x: Option<&mut [F]>,
-) {
-    let channels = weight.len();
-    let Statistics { mean, scale, batch, sums, squares } = statistics;
-    // Of the gradient, and of the gradient times the normalised input.
-    sums.clear();
-    sums.resize(channels, 0.0);
-    squares.clear();
-    squares.resize(channels, 0.0);
-    for (x, d_y) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)) {
-        for c in 0..channels {
-            sums[c] += d_y[c].to_f64();
-            squares[c] += d_y[c].to_f64() * ((x[c] - mean[c]) * scale[c]).to_f64();
+pub(in crate::engine) struct NormBackward<'a, F> {
+    pub x: &'a [F],
+    pub weight: &'a [F],
+    /// Of the result; already 0 where the ReLU of a step without a pool was off.
+    pub d_y: &'a [F],
+    pub window: Option<Window>,
+    pub picks: &'a [u8],
+    pub statistics: &'a mut Statistics<F>,
+    /// Of weight and bias.
+    pub gradients: Option<(&'a mut [F], &'a mut [F])>,
+    pub d_x: Option<&'a mut [F]>,
+    /// Scratch: gradients before the pool.
+    pub plane: &'a mut Vec<F>,
+}
+
+impl<F: Real> WithSimd for NormBackward<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { x, weight, d_y, window, picks, statistics, gradients, d_x, plane } = self;
+        let channels = weight.len();
+        let lanes = F::lanes::<S>();
+        let columns = channels.div_ceil(lanes) * lanes;
+        let d_y = match window {
+            None => &d_y[..x.len()],
+            Some(window) => {
+                reserve(plane, x.len());
+                unpool(&window, x.len() / (window.height * window.width * channels), d_y, picks, channels, &mut plane[..x.len()]);
+                &plane[..x.len()]
+            }
+        };
+        let Statistics { mean, scale, batch, sums, squares, factor, shift } = statistics;
+        // Of the gradient, and of the gradient times the normalised input.
+        sums.clear();
+        sums.resize(columns, 0.0);
+        squares.clear();
+        squares.resize(columns, 0.0);
+        let (zero, minus) = (F::splat(simd, F::ZERO), F::splat(simd, -F::ONE));
+        for (x, d_y) in x.chunks(RUN * channels).zip(d_y.chunks(RUN * channels)) {
+            for pack in 0..columns / lanes {
+                let from = pack * lanes;
+                let mean = load::<F, S>(mean, from);
+                let (mut sum, mut square) = (zero, zero);
+                for (x, d_y) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)) {
+                    let d_y = load::<F, S>(d_y, from);
+                    let difference = F::pack_mul_add(simd, minus, mean, load::<F, S>(x, from));
+                    sum = F::pack_add(simd, sum, d_y);
+                    square = F::pack_mul_add(simd, d_y, difference, square);
+                }
+                add_up::<F, S>(sum, &mut sums[from..from + lanes]);
+                add_up::<F, S>(square, &mut squares[from..from + lanes]);
+            }
         }
-    }
-    if let Some((d_weight, d_bias)) = gradients {
         for c in 0..channels {
-            d_weight[c] += F::from_f64(squares[c]);
-            d_bias[c] += F::from_f64(sums[c]);
+            squares[c] *= scale[c].to_f64();
         }
-    }
-    let Some(d_x) = d_x else { return };
-    let count = (x.len() / channels) as f64;
-    for ((d_x, x), d_y) in d_x.chunks_exact_mut(channels).zip(x.chunks_exact(channels)).zip(d_y.chunks_exact(channels)) {
+        if let Some((d_weight, d_bias)) = gradients {
+            for c in 0..channels {
+                d_weight[c] += F::from_f64(squares[c]);
+                d_bias[c] += F::from_f64(sums[c]);
+            }
+        }
+        let Some(d_x) = d_x else { return };
+        // weight * scale * (d_y - mean(d_y) - normalised * mean(d_y * normalised)) = direct * d_y + factor * x + shift
+        let count = (x.len() / channels) as f64;
+        let direct: &mut Vec<F> = scale;
+        for values in [&mut *factor, &mut *shift] {
+            values.clear();
+            values.resize(columns, F::ZERO);
+        }
         for c in 0..channels {
-            let factor = weight[c] * scale[c];
-            d_x[c] = if *batch {
-                let normalised = (x[c] - mean[c]) * scale[c];
-                factor * (d_y[c] - F::from_f64(sums[c] / count) - normalised * F::from_f64(squares[c] / count))
-            } else {
-                factor * d_y[c]
-            };
+            let scale = direct[c].to_f64();
+            let own = weight[c].to_f64() * scale;
+            direct[c] = F::from_f64(own);
+            if *batch {
+                let slope = -own * scale * squares[c] / count;
+                factor[c] = F::from_f64(slope);
+                shift[c] = F::from_f64(-own * sums[c] / count - mean[c].to_f64() * slope);
+            }
+        }
+        let rows = d_x.chunks_exact_mut(channels).zip(x.chunks_exact(channels)).zip(d_y.chunks_exact(channels));
+        for ((d_x, x), d_y) in rows {
+            for pack in 0..columns / lanes {
+                let from = pack * lanes;
+                let affine = F::pack_mul_add(simd, load::<F, S>(x, from), load::<F, S>(factor, from), load::<F, S>(shift, from));
+                let value = F::pack_mul_add(simd, load::<F, S>(d_y, from), load::<F, S>(direct, from), affine);
+                store::<F, S>(value, d_x, from);
+            }
         }
     }
 }

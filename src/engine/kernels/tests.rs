@@ -118,6 +118,7 @@ fn convolutions_agree_on_every_path() {
                     packed: &mut Vec::new(),
                     padded_bias: &mut Vec::new(),
                     plane: &mut Vec::new(),
+                    tiles: &mut Tiles::default(),
                 },
             );
             let (mut d_weight, mut d_bias, mut d_x) = (vec![0.5; weight.len()], vec![0.5; conv.out], Vec::new());
@@ -136,6 +137,7 @@ fn convolutions_agree_on_every_path() {
                     d_x: Some(&mut d_x),
                     entries: &mut Entries::default(),
                     packed: &mut Vec::new(),
+                    tiles: &mut Tiles::default(),
                 },
             );
             out.truncate(outputs);
@@ -143,6 +145,111 @@ fn convolutions_agree_on_every_path() {
             [out, d_x, d_weight, d_bias].concat()
         };
         close(&format!("{conv:?} {window:?}"), &result(true), &result(false));
+    }
+}
+
+/// A convolution and its gradients by their definition, all in (image, position, channel).
+fn by_definition(conv: &Conv, rows: usize, x: &[f64], weight: &[f64], d_out: &[f64]) -> [Vec<f64>; 3] {
+    let mut out = vec![0.0; rows * conv.positions() * conv.out];
+    let (mut d_weight, mut d_x) = (vec![0.0; weight.len()], vec![0.0; rows * conv.padded_len()]);
+    for at in 0..out.len() {
+        let (channel, position, row) = (at % conv.out, at / conv.out % conv.positions(), at / conv.out / conv.positions());
+        let start = row * conv.padded_len() + conv.patch_start(position / conv.out_width, position % conv.out_width);
+        for element in 0..conv.patch() {
+            let from = start + element / conv.row() * conv.row_stride() + element % conv.row();
+            let filter = channel * conv.patch() + element;
+            out[at] += x[from] * weight[filter];
+            d_weight[filter] += x[from] * d_out[at];
+            d_x[from] += weight[filter] * d_out[at];
+        }
+    }
+    [out, d_weight, d_x]
+}
+
+/// Convolutions without a pool: of both tile sizes, of incomplete tiles, with a border, and of kernels that have no tiles.
+fn plain_convolutions() -> Vec<(Conv, usize)> {
+    let mut rng = stream(4, Purpose::Noise, 0, 0, 0);
+    let mut pick = |low: usize, high: usize| low + below(&mut rng, (high - low + 1) as u64) as usize;
+    let mut shapes = Vec::new();
+    for out in 5..40 {
+        let side = [1, 3, 5][out % 3];
+        let (stride, padding) = (if out % 7 == 0 { 2 } else { 1 }, pick(0, 2));
+        let (height, width, channels) = (pick(side + 1, 13), pick(side + 1, 13), pick(1, 40));
+        let size = |size: usize| (size + 2 * padding - side) / stride + 1;
+        let conv = Conv {
+            channels,
+            height,
+            width,
+            out,
+            kernel: (side, side),
+            stride: (stride, stride),
+            padding: (padding, padding),
+            out_height: size(height),
+            out_width: size(width),
+        };
+        shapes.push((conv, pick(1, 9)));
+    }
+    assert!(shapes.iter().filter(|(conv, _)| winograd::fits(conv)).count() > 10, "both ways are tried");
+    shapes
+}
+
+/// Output, gradient of the weight and of the input on this CPU, in the precision asked for.
+fn plain<F: Real>(conv: Conv, rows: usize, values: [&[f64]; 3]) -> [Vec<f64>; 3] {
+    let [x, weight, d_out] = values.map(|values| values.iter().map(|&value| F::from_f64(value)).collect::<Vec<F>>());
+    let outputs = rows * conv.positions() * conv.out;
+    let (mut out, mut d_weight, mut d_x) = (vec![F::ZERO; outputs + SLACK], vec![F::ZERO; weight.len()], Vec::new());
+    dispatch(ConvForward {
+        conv,
+        window: None,
+        relu: false,
+        rows,
+        x: &x,
+        weight: &weight,
+        bias: None,
+        out: &mut out,
+        picks: &mut [],
+        packed: &mut Vec::new(),
+        padded_bias: &mut Vec::new(),
+        plane: &mut Vec::new(),
+        tiles: &mut Tiles::default(),
+    });
+    dispatch(ConvBackward {
+        conv,
+        window: None,
+        rows,
+        x: &x,
+        weight: &weight,
+        d_out: &d_out,
+        picks: &[],
+        d_weight: Some(&mut d_weight),
+        d_bias: None,
+        d_x: Some(&mut d_x),
+        entries: &mut Entries::default(),
+        packed: &mut Vec::new(),
+        tiles: &mut Tiles::default(),
+    });
+    out.truncate(outputs);
+    d_x.truncate(rows * conv.padded_len());
+    [out, d_weight, d_x].map(|values| values.into_iter().map(Real::to_f64).collect())
+}
+
+#[test]
+fn convolutions_and_their_gradients_are_what_their_definition_says() {
+    let mut rng = stream(5, Purpose::Noise, 0, 0, 0);
+    for (conv, rows) in plain_convolutions() {
+        let (x, weight) = (noise(&mut rng, rows * conv.padded_len()), noise(&mut rng, conv.out * conv.patch()));
+        let weight = &weight[..conv.out * conv.patch()];
+        let d_out = noise(&mut rng, rows * conv.positions() * conv.out);
+        let d_out = &d_out[..rows * conv.positions() * conv.out];
+        let wanted = by_definition(&conv, rows, &x, weight, d_out);
+        for (what, (wanted, found)) in wanted.iter().zip(plain::<f64>(conv, rows, [&x, weight, d_out])).enumerate() {
+            close(&format!("{conv:?} {what}"), wanted, &found);
+        }
+        for (what, (wanted, found)) in wanted.iter().zip(plain::<f32>(conv, rows, [&x, weight, d_out])).enumerate() {
+            let scale = wanted.iter().fold(1.0f64, |scale, value| scale.max(value.abs()));
+            let worst = wanted.iter().zip(&found).fold(0.0f64, |worst, (a, b)| worst.max((a - b).abs()));
+            assert!(worst < 5e-6 * scale, "{conv:?} {what}: {worst} of {scale}");
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub fn cpu_class() -> &'static str {
 pub trait Lanes: Copy + Send + Sync + 'static {
     /// A register full.
     type Pack<S: Simd>: Copy;
+    /// A truth value for each lane.
+    type Mask<S: Simd>: Copy;
 
     /// Lanes in a pack.
     #[inline(always)]
@@ -50,14 +52,40 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     fn pack_add<S: Simd>(simd: S, a: Self::Pack<S>, b: Self::Pack<S>) -> Self::Pack<S>;
     /// `a * b + c`, rounded once where the CPU can.
     fn pack_mul_add<S: Simd>(simd: S, a: Self::Pack<S>, b: Self::Pack<S>, c: Self::Pack<S>) -> Self::Pack<S>;
+    /// Where `a > b`.
+    fn pack_greater<S: Simd>(simd: S, a: Self::Pack<S>, b: Self::Pack<S>) -> Self::Mask<S>;
+    /// Where `a <= b`.
+    fn pack_at_most<S: Simd>(simd: S, a: Self::Pack<S>, b: Self::Pack<S>) -> Self::Mask<S>;
+    /// Where `a == b`; of a value with itself, where it is a number.
+    fn pack_equal<S: Simd>(simd: S, a: Self::Pack<S>, b: Self::Pack<S>) -> Self::Mask<S>;
+    /// `a` where the mask is set, `b` elsewhere.
+    fn pack_select<S: Simd>(simd: S, mask: Self::Mask<S>, a: Self::Pack<S>, b: Self::Pack<S>) -> Self::Pack<S>;
     /// The sum of the lanes.
     fn pack_sum<S: Simd>(simd: S, a: Self::Pack<S>) -> Self;
 }
 
 macro_rules! lanes {
-    ($float:ty, $pack:ident, $packs:ident, $packs_mut:ident, $splat:ident, $add:ident, $mul_add:ident, $sum:ident) => {
+    ($float:ty, $pack:ident, $packs:ident, $packs_mut:ident, $splat:ident, $add:ident, $mul_add:ident, $sum:ident,
+     $mask:ident, $greater:ident, $at_most:ident, $equal:ident, $select:ident) => {
         impl Lanes for $float {
             type Pack<S: Simd> = S::$pack;
+            type Mask<S: Simd> = S::$mask;
+            #[inline(always)]
+            fn pack_greater<S: Simd>(simd: S, a: S::$pack, b: S::$pack) -> S::$mask {
+                simd.$greater(a, b)
+            }
+            #[inline(always)]
+            fn pack_at_most<S: Simd>(simd: S, a: S::$pack, b: S::$pack) -> S::$mask {
+                simd.$at_most(a, b)
+            }
+            #[inline(always)]
+            fn pack_equal<S: Simd>(simd: S, a: S::$pack, b: S::$pack) -> S::$mask {
+                simd.$equal(a, b)
+            }
+            #[inline(always)]
+            fn pack_select<S: Simd>(simd: S, mask: S::$mask, a: S::$pack, b: S::$pack) -> S::$pack {
+                simd.$select(mask, a, b)
+            }
             #[inline(always)]
             fn packs<S: Simd>(values: &[Self]) -> (&[S::$pack], &[Self]) {
                 S::$packs(values)
@@ -86,5 +114,7 @@ macro_rules! lanes {
     };
 }
 
-lanes!(f32, f32s, as_simd_f32s, as_mut_simd_f32s, splat_f32s, add_f32s, mul_add_e_f32s, reduce_sum_f32s);
-lanes!(f64, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, add_f64s, mul_add_e_f64s, reduce_sum_f64s);
+lanes!(f32, f32s, as_simd_f32s, as_mut_simd_f32s, splat_f32s, add_f32s, mul_add_e_f32s, reduce_sum_f32s,
+    m32s, greater_than_f32s, less_than_or_equal_f32s, equal_f32s, select_f32s);
+lanes!(f64, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, add_f64s, mul_add_e_f64s, reduce_sum_f64s,
+    m64s, greater_than_f64s, less_than_or_equal_f64s, equal_f64s, select_f64s);

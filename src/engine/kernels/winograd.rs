@@ -1,0 +1,652 @@
+//! Convolutions with square kernels of 3 or 5 and stride 1 by minimal filtering (Winograd, 1980; Lavin and Gray, CVPR 2016,
+//! arXiv 1509.09308): a tile of 6 x 6 inputs gives 4 x 4 or 2 x 2 outputs with 36 products a channel instead of 144 or 100.
+//!
+//! ```text
+//! Y = A^T [ sum over channels of (G g G^T) * (B^T d B) ] A        g: filter, d: tile, *: element by element
+//! ```
+//!
+//! The transforms evaluate polynomials at 0, +-3/4, +-3/2 and infinity. With the usual points 0, +-1, +-2 rounding errors are four
+//! times those of the direct sum, with these two times (32 channels); the way back is the same three steps transposed, so it is
+//! the gradient of just what the way forward computes.
+//!
+//! For each of the 36 places of a tile the sums over channels are one matrix product. Some images are taken together, so that the
+//! products have enough rows, but few enough that all matrices stay in the second cache. A tile's result does not depend on the
+//! tiles beside it.
+
+use super::{Conv, load, reserve};
+use crate::engine::real::Real;
+use pulp::Simd;
+
+/// Inputs of a tile in a row.
+const SIDE: usize = 6;
+/// Places of a tile, each with a product for each channel.
+const AREA: usize = SIDE * SIDE;
+/// The finite points but 0, each with both signs.
+const NEAR: f64 = 0.75;
+const FAR: f64 = 1.5;
+/// Tiles that are multiplied together, at least.
+const TOGETHER: usize = 48;
+/// Filters (in x out) up to which the 36 numbers of each are worth their memory.
+const MOST_FILTERS: usize = 128 * 128;
+
+/// Scratch that only grows.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Tiles<F> {
+    /// The weight by (row, column, in, out).
+    packed: Vec<F>,
+    /// Transformed filters: (place, in, out) on the way forward, (place, out, in) on the way back.
+    filters: Vec<F>,
+    /// Transformed inputs: (place, tile, in).
+    inputs: Vec<F>,
+    /// Outputs before their transform, or their gradients: (place, tile, out).
+    outputs: Vec<F>,
+    /// Gradients of the transformed filters, (place, out, in).
+    d_filters: Vec<F>,
+    /// Gradients of the transformed inputs, (place, tile, in).
+    d_inputs: Vec<F>,
+}
+
+/// Whether this way is open and pays: tiny images and few channels are better summed directly.
+pub(super) fn fits(conv: &Conv) -> bool {
+    matches!(conv.kernel, (3, 3) | (5, 5))
+        && conv.stride == (1, 1)
+        && conv.channels >= 8
+        && conv.out >= 8
+        && conv.channels * conv.out <= MOST_FILTERS
+        && conv.out_height.min(conv.out_width) > (SIDE - conv.kernel.0) / 2
+}
+
+/// The tiles of an image.
+#[derive(Clone, Copy)]
+pub(super) struct Grid {
+    conv: Conv,
+    /// Outputs of a tile in a row.
+    size: usize,
+    across: usize,
+    /// Tiles of an image.
+    count: usize,
+}
+
+impl Grid {
+    pub fn new(conv: &Conv) -> Self {
+        let size = SIDE + 1 - conv.kernel.0;
+        let across = conv.out_width.div_ceil(size);
+        Self { conv: *conv, size, across, count: across * conv.out_height.div_ceil(size) }
+    }
+    /// Images that are worked on together.
+    pub fn group(&self, rows: usize) -> usize {
+        TOGETHER.div_ceil(self.count).min(rows).max(1)
+    }
+    /// Image, row and column of the first output of a tile; its first input has the same row and column in the padded image.
+    fn corner(&self, tile: usize) -> (usize, usize, usize) {
+        let (image, at) = (tile / self.count, tile % self.count);
+        (image, at / self.across * self.size, at % self.across * self.size)
+    }
+}
+
+/// Transforms the filters for the way forward; `columns` is `conv.out` filled up to whole packs.
+#[inline(always)]
+pub(super) fn prepare<F: Real, S: Simd>(simd: S, grid: &Grid, weight: &[F], columns: usize, tiles: &mut Tiles<F>) {
+    let conv = &grid.conv;
+    reserve(&mut tiles.packed, conv.patch() * columns);
+    super::conv::pack(weight, conv.out, conv.patch(), columns, &mut tiles.packed);
+    reserve(&mut tiles.filters, AREA * conv.channels * columns);
+    let (packed, _) = F::packs::<S>(&tiles.packed[..conv.patch() * columns]);
+    let (filters, _) = F::packs_mut::<S>(&mut tiles.filters[..AREA * conv.channels * columns]);
+    // A filter's element is as far from the next as there are channels and packs.
+    let step = packed.len() / (conv.kernel.0 * conv.kernel.1);
+    match conv.kernel.0 {
+        3 => transform_filters::<F, S, 3>(simd, packed, step, filters),
+        _ => transform_filters::<F, S, 5>(simd, packed, step, filters),
+    }
+}
+
+/// `filters` (place of a tile, filter) from `packed` (place of the kernel, filter), of `count` filters.
+#[inline(always)]
+fn transform_filters<F: Real, S: Simd, const K: usize>(simd: S, packed: &[F::Pack<S>], count: usize, filters: &mut [F::Pack<S>]) {
+    for at in 0..count {
+        let values = gather::<F, S, K>(simd, packed, at, count);
+        scatter::<F, S>(both::<F, S, FilterLine, K, SIDE>(simd, values), filters, at, count);
+    }
+}
+
+/// The values of all places, `step` apart.
+#[inline(always)]
+fn gather<F: Real, S: Simd, const N: usize>(simd: S, values: &[F::Pack<S>], at: usize, step: usize) -> [[F::Pack<S>; N]; N] {
+    let mut grid = [[F::splat(simd, F::ZERO); N]; N];
+    for (place, value) in grid.as_flattened_mut().iter_mut().enumerate() {
+        *value = values[place * step + at];
+    }
+    grid
+}
+
+/// Puts the values of all places `step` apart.
+#[inline(always)]
+fn scatter<F: Real, S: Simd>(grid: [[F::Pack<S>; SIDE]; SIDE], values: &mut [F::Pack<S>], at: usize, step: usize) {
+    for (place, value) in grid.as_flattened().iter().enumerate() {
+        values[place * step + at] = *value;
+    }
+}
+
+/// The outputs of `images` images before ReLU and pooling, (image, position, column).
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn outputs<F: Real, S: Simd>(
+    simd: S,
+    grid: &Grid,
+    images: usize,
+    x: &[F],
+    bias: &[F],
+    columns: usize,
+    plane: &mut [F],
+    tiles: &mut Tiles<F>,
+) {
+    let conv = &grid.conv;
+    let count = images * grid.count;
+    transform_inputs(simd, grid, count, x, &mut tiles.inputs);
+    reserve(&mut tiles.outputs, AREA * count * columns);
+    let lanes = F::lanes::<S>();
+    let (line, packs) = (conv.channels.div_ceil(lanes) * lanes, columns / lanes);
+    let (filters, _) = F::packs::<S>(&tiles.filters[..AREA * conv.channels * columns]);
+    let (outputs, _) = F::packs_mut::<S>(&mut tiles.outputs[..AREA * count * columns]);
+    let places = filters.chunks_exact(conv.channels * packs).zip(outputs.chunks_exact_mut(count * packs));
+    for (place, (filters, outputs)) in places.enumerate() {
+        let inputs = &tiles.inputs[place * count * line..(place + 1) * count * line];
+        multiply::<F, S>(simd, (count, conv.channels, packs), inputs, (line, 1), filters, outputs, false);
+    }
+    let (bias, _) = F::packs::<S>(&bias[..columns]);
+    let (plane, _) = F::packs_mut::<S>(&mut plane[..images * conv.positions() * columns]);
+    match grid.size {
+        4 => transform_outputs::<F, S, 4>(simd, grid, count, outputs, bias, plane),
+        _ => transform_outputs::<F, S, 2>(simd, grid, count, outputs, bias, plane),
+    }
+}
+
+/// `inputs` (place, tile, in) of `count` tiles.
+#[inline(always)]
+fn transform_inputs<F: Real, S: Simd>(simd: S, grid: &Grid, count: usize, x: &[F], inputs: &mut Vec<F>) {
+    let conv = &grid.conv;
+    let lanes = F::lanes::<S>();
+    let packs = conv.channels.div_ceil(lanes);
+    reserve(inputs, AREA * count * packs * lanes);
+    let (inputs, _) = F::packs_mut::<S>(&mut inputs[..AREA * count * packs * lanes]);
+    let (height, width) = conv.padded();
+    let zero = F::splat(simd, F::ZERO);
+    for tile in 0..count {
+        let (image, y, left) = grid.corner(tile);
+        for pack in 0..packs {
+            let corner = image * conv.padded_len() + (y * width + left) * conv.channels + pack * lanes;
+            // The last tiles may reach over the border; what lies there meets no output.
+            let mut values = [[zero; SIDE]; SIDE];
+            for (i, values) in values.iter_mut().enumerate().take(height - y) {
+                for (j, value) in values.iter_mut().enumerate().take(width - left) {
+                    *value = load::<F, S>(x, corner + (i * width + j) * conv.channels);
+                }
+            }
+            scatter::<F, S>(both::<F, S, InputLine, SIDE, SIDE>(simd, values), inputs, tile * packs + pack, count * packs);
+        }
+    }
+}
+
+#[inline(always)]
+fn transform_outputs<F: Real, S: Simd, const SIZE: usize>(
+    simd: S,
+    grid: &Grid,
+    count: usize,
+    outputs: &[F::Pack<S>],
+    bias: &[F::Pack<S>],
+    plane: &mut [F::Pack<S>],
+) {
+    let conv = &grid.conv;
+    let packs = bias.len();
+    for tile in 0..count {
+        let (image, y, left) = grid.corner(tile);
+        for pack in 0..packs {
+            let values = gather::<F, S, SIDE>(simd, outputs, tile * packs + pack, count * packs);
+            let values = both::<F, S, OutputLine, SIDE, SIZE>(simd, values);
+            for (i, values) in values.iter().enumerate().take(conv.out_height - y) {
+                let from = image * conv.positions() + (y + i) * conv.out_width + left;
+                for (j, value) in values.iter().enumerate().take(conv.out_width - left) {
+                    plane[(from + j) * packs + pack] = F::pack_add(simd, *value, bias[pack]);
+                }
+            }
+        }
+    }
+}
+
+/// What the way back reads and writes; see [`super::ConvBackward`].
+pub(super) struct Back<'a, F> {
+    pub rows: usize,
+    pub x: &'a [F],
+    pub weight: &'a [F],
+    /// Of all outputs, (image, position, out).
+    pub d_out: &'a [F],
+    pub d_weight: Option<&'a mut [F]>,
+    /// Zeros at first.
+    pub d_x: Option<&'a mut [F]>,
+    pub tiles: &'a mut Tiles<F>,
+}
+
+/// Adds to the gradients of weight and padded input.
+#[inline(always)]
+pub(super) fn backward<F: Real, S: Simd>(simd: S, grid: &Grid, back: Back<'_, F>) {
+    let Back { rows, x, weight, d_out, mut d_weight, mut d_x, tiles } = back;
+    let conv = &grid.conv;
+    let lanes = F::lanes::<S>();
+    let (packs, out_packs) = (conv.channels.div_ceil(lanes), conv.out.div_ceil(lanes));
+    let (line, out_line) = (packs * lanes, out_packs * lanes);
+    let filters = conv.out * line;
+    if d_x.is_some() {
+        prepare_back(simd, conv, weight, tiles);
+    }
+    if d_weight.is_some() {
+        reserve(&mut tiles.d_filters, AREA * filters);
+        tiles.d_filters[..AREA * filters].fill(F::ZERO);
+    }
+    let group = grid.group(rows);
+    let mut row = 0;
+    while row < rows {
+        let images = group.min(rows - row);
+        let count = images * grid.count;
+        reserve(&mut tiles.outputs, AREA * count * out_line);
+        let (outputs, _) = F::packs_mut::<S>(&mut tiles.outputs[..AREA * count * out_line]);
+        let d_group = &d_out[row * conv.positions() * conv.out..];
+        match grid.size {
+            4 => gradients_of_outputs::<F, S, 4>(simd, grid, count, d_group, outputs),
+            _ => gradients_of_outputs::<F, S, 2>(simd, grid, count, d_group, outputs),
+        }
+        if d_weight.is_some() {
+            transform_inputs(simd, grid, count, &x[row * conv.padded_len()..], &mut tiles.inputs);
+            let (inputs, _) = F::packs::<S>(&tiles.inputs[..AREA * count * line]);
+            let (d_filters, _) = F::packs_mut::<S>(&mut tiles.d_filters[..AREA * filters]);
+            let places = inputs.chunks_exact(count * packs).zip(d_filters.chunks_exact_mut(conv.out * packs));
+            for (place, (inputs, d_filters)) in places.enumerate() {
+                let outputs = &tiles.outputs[place * count * out_line..(place + 1) * count * out_line];
+                multiply::<F, S>(simd, (conv.out, count, packs), outputs, (1, out_line), inputs, d_filters, true);
+            }
+        }
+        if let Some(d_x) = d_x.as_deref_mut() {
+            reserve(&mut tiles.d_inputs, AREA * count * line);
+            let (filters, _) = F::packs::<S>(&tiles.filters[..AREA * filters]);
+            let (d_inputs, _) = F::packs_mut::<S>(&mut tiles.d_inputs[..AREA * count * line]);
+            let places = filters.chunks_exact(conv.out * packs).zip(d_inputs.chunks_exact_mut(count * packs));
+            for (place, (filters, d_inputs)) in places.enumerate() {
+                let outputs = &tiles.outputs[place * count * out_line..(place + 1) * count * out_line];
+                multiply::<F, S>(simd, (count, conv.out, packs), outputs, (out_line, 1), filters, d_inputs, false);
+            }
+            gradients_of_inputs(simd, grid, count, d_inputs, &mut d_x[row * conv.padded_len()..]);
+        }
+        row += images;
+    }
+    if let Some(d_weight) = d_weight.as_deref_mut() {
+        let (d_filters, _) = F::packs::<S>(&tiles.d_filters[..AREA * filters]);
+        match conv.kernel.0 {
+            3 => gradients_of_filters::<F, S, 3>(simd, conv, d_filters, d_weight),
+            _ => gradients_of_filters::<F, S, 5>(simd, conv, d_filters, d_weight),
+        }
+    }
+}
+
+/// The filters by (place, out, in), the inputs filled up to whole packs with zeros.
+#[inline(always)]
+fn prepare_back<F: Real, S: Simd>(simd: S, conv: &Conv, weight: &[F], tiles: &mut Tiles<F>) {
+    let lanes = F::lanes::<S>();
+    let line = conv.channels.div_ceil(lanes) * lanes;
+    let (area, count) = (conv.kernel.0 * conv.kernel.1, conv.out * line / lanes);
+    reserve(&mut tiles.packed, area * conv.out * line);
+    for (out, filter) in weight.chunks_exact(conv.patch()).enumerate() {
+        for (place, values) in filter.chunks_exact(conv.channels).enumerate() {
+            let target = &mut tiles.packed[(place * conv.out + out) * line..][..line];
+            target[..conv.channels].copy_from_slice(values);
+            target[conv.channels..].fill(F::ZERO);
+        }
+    }
+    reserve(&mut tiles.filters, AREA * conv.out * line);
+    let (packed, _) = F::packs::<S>(&tiles.packed[..area * conv.out * line]);
+    let (filters, _) = F::packs_mut::<S>(&mut tiles.filters[..AREA * conv.out * line]);
+    match conv.kernel.0 {
+        3 => transform_filters::<F, S, 3>(simd, packed, count, filters),
+        _ => transform_filters::<F, S, 5>(simd, packed, count, filters),
+    }
+}
+
+/// `outputs` (place, tile, out) of `count` tiles; 0 for outputs that are not there.
+#[inline(always)]
+fn gradients_of_outputs<F: Real, S: Simd, const SIZE: usize>(
+    simd: S,
+    grid: &Grid,
+    count: usize,
+    d_out: &[F],
+    outputs: &mut [F::Pack<S>],
+) {
+    let conv = &grid.conv;
+    let lanes = F::lanes::<S>();
+    let packs = conv.out.div_ceil(lanes);
+    let zero = F::splat(simd, F::ZERO);
+    for tile in 0..count {
+        let (image, y, left) = grid.corner(tile);
+        for pack in 0..packs {
+            let from = pack * lanes;
+            let width = lanes.min(conv.out - from);
+            let mut values = [[zero; SIZE]; SIZE];
+            for (i, values) in values.iter_mut().enumerate().take(conv.out_height - y) {
+                let start = image * conv.positions() + (y + i) * conv.out_width + left;
+                for (j, value) in values.iter_mut().enumerate().take(conv.out_width - left) {
+                    *value = load::<F, S>(&d_out[(start + j) * conv.out + from..][..width], 0);
+                }
+            }
+            scatter::<F, S>(both::<F, S, OutputBack, SIZE, SIDE>(simd, values), outputs, tile * packs + pack, count * packs);
+        }
+    }
+}
+
+/// Adds to `d_x` what the tiles' inputs get; tiles overlap.
+#[inline(always)]
+fn gradients_of_inputs<F: Real, S: Simd>(simd: S, grid: &Grid, count: usize, d_inputs: &[F::Pack<S>], d_x: &mut [F]) {
+    let conv = &grid.conv;
+    let lanes = F::lanes::<S>();
+    let packs = conv.channels.div_ceil(lanes);
+    let (height, width) = conv.padded();
+    for tile in 0..count {
+        let (image, y, left) = grid.corner(tile);
+        for pack in 0..packs {
+            let values = gather::<F, S, SIDE>(simd, d_inputs, tile * packs + pack, count * packs);
+            let values = both::<F, S, InputBack, SIDE, SIDE>(simd, values);
+            let from = pack * lanes;
+            for (i, values) in values.iter().enumerate().take(height - y) {
+                for (j, value) in values.iter().enumerate().take(width - left) {
+                    let at = image * conv.padded_len() + ((y + i) * width + left + j) * conv.channels + from;
+                    super::conv_back::add_lanes::<F, S>(simd, *value, &mut d_x[at..at + lanes.min(conv.channels - from)]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn gradients_of_filters<F: Real, S: Simd, const K: usize>(simd: S, conv: &Conv, d_filters: &[F::Pack<S>], d_weight: &mut [F]) {
+    let lanes = F::lanes::<S>();
+    let packs = conv.channels.div_ceil(lanes);
+    let count = conv.out * packs;
+    for at in 0..count {
+        let values = gather::<F, S, SIDE>(simd, d_filters, at, count);
+        let values = both::<F, S, FilterBack, SIDE, K>(simd, values);
+        let (out, from) = (at / packs, at % packs * lanes);
+        for (place, value) in values.as_flattened().iter().enumerate() {
+            let start = out * conv.patch() + place * conv.channels + from;
+            super::conv_back::add_lanes::<F, S>(simd, *value, &mut d_weight[start..start + lanes.min(conv.channels - from)]);
+        }
+    }
+}
+
+/// `y[r][p] (+)= sum over s of x[r][s] w[s][p]` with `(rows, steps, packs)` and, in `x`, the distances from row to row and from step
+/// to step. Each sum runs in the order of steps.
+#[inline(always)]
+fn multiply<F: Real, S: Simd>(
+    simd: S,
+    size: (usize, usize, usize),
+    x: &[F],
+    strides: (usize, usize),
+    w: &[F::Pack<S>],
+    y: &mut [F::Pack<S>],
+    add: bool,
+) {
+    // Registers: 32 with 16 lanes (AVX-512) or 4 (NEON), 16 with 8 (AVX2).
+    match S::F32_LANES {
+        1 => rows_of::<F, S, 4>(simd, size, x, strides, w, y, add),
+        8 => rows_of::<F, S, 6>(simd, size, x, strides, w, y, add),
+        _ => rows_of::<F, S, 12>(simd, size, x, strides, w, y, add),
+    }
+}
+
+#[inline(always)]
+fn rows_of<F: Real, S: Simd, const ROWS: usize>(
+    simd: S,
+    (rows, steps, packs): (usize, usize, usize),
+    x: &[F],
+    (row_stride, step_stride): (usize, usize),
+    w: &[F::Pack<S>],
+    y: &mut [F::Pack<S>],
+    add: bool,
+) {
+    let mut pack = 0;
+    while pack < packs {
+        let two = packs - pack >= 2;
+        let mut row = 0;
+        while row < rows {
+            let x = &x[row * row_stride..];
+            let y = &mut y[row * packs + pack..];
+            let (w, strides) = (&w[pack..], (row_stride, step_stride, packs));
+            row += match (rows - row, two) {
+                (left, true) if left >= ROWS => block::<F, S, ROWS, 2>(simd, steps, x, strides, w, y, add),
+                (left, false) if left >= ROWS => block::<F, S, ROWS, 1>(simd, steps, x, strides, w, y, add),
+                (left, true) if left >= 4 => block::<F, S, 4, 2>(simd, steps, x, strides, w, y, add),
+                (left, false) if left >= 4 => block::<F, S, 4, 1>(simd, steps, x, strides, w, y, add),
+                (_, true) => block::<F, S, 1, 2>(simd, steps, x, strides, w, y, add),
+                (_, false) => block::<F, S, 1, 1>(simd, steps, x, strides, w, y, add),
+            };
+        }
+        pack += if two { 2 } else { 1 };
+    }
+}
+
+#[inline(always)]
+fn block<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
+    simd: S,
+    steps: usize,
+    x: &[F],
+    (row_stride, step_stride, packs): (usize, usize, usize),
+    w: &[F::Pack<S>],
+    y: &mut [F::Pack<S>],
+    add: bool,
+) -> usize {
+    let mut sums = [[F::splat(simd, F::ZERO); PACKS]; ROWS];
+    if add {
+        for (r, sums) in sums.iter_mut().enumerate() {
+            sums.copy_from_slice(&y[r * packs..][..PACKS]);
+        }
+    }
+    for step in 0..steps {
+        let w = &w[step * packs..][..PACKS];
+        let x = &x[step * step_stride..];
+        for r in 0..ROWS {
+            let value = F::splat(simd, x[r * row_stride]);
+            for p in 0..PACKS {
+                sums[r][p] = F::pack_mul_add(simd, value, w[p], sums[r][p]);
+            }
+        }
+    }
+    for (r, sums) in sums.iter().enumerate() {
+        y[r * packs..][..PACKS].copy_from_slice(sums);
+    }
+    ROWS
+}
+
+/// A transform of one line of `N` values into `M`. A trait instead of closures, for only `inline(always)` functions are compiled with
+/// the instruction set that was chosen.
+trait Line<F: Real, const N: usize, const M: usize> {
+    fn of<S: Simd>(simd: S, line: [F::Pack<S>; N]) -> [F::Pack<S>; M];
+}
+
+/// The transform `L` of the rows, then of the columns.
+#[inline(always)]
+fn both<F: Real, S: Simd, L: Line<F, N, M>, const N: usize, const M: usize>(
+    simd: S,
+    values: [[F::Pack<S>; N]; N],
+) -> [[F::Pack<S>; M]; M] {
+    let zero = F::splat(simd, F::ZERO);
+    let mut rows = [[zero; M]; N];
+    for i in 0..N {
+        rows[i] = L::of(simd, values[i]);
+    }
+    let mut result = [[zero; M]; M];
+    for j in 0..M {
+        let mut column = [zero; N];
+        for i in 0..N {
+            column[i] = rows[i][j];
+        }
+        let column = L::of(simd, column);
+        for i in 0..M {
+            result[i][j] = column[i];
+        }
+    }
+    result
+}
+
+/// The arithmetic of the transforms.
+#[derive(Clone, Copy)]
+struct Sums<S>(S);
+
+impl<S: Simd> Sums<S> {
+    /// `factor * a + b`.
+    #[inline(always)]
+    fn plus<F: Real>(self, factor: f64, a: F::Pack<S>, b: F::Pack<S>) -> F::Pack<S> {
+        F::pack_mul_add(self.0, F::splat(self.0, F::from_f64(factor)), a, b)
+    }
+    #[inline(always)]
+    fn times<F: Real>(self, factor: f64, a: F::Pack<S>) -> F::Pack<S> {
+        self.plus::<F>(factor, a, F::splat(self.0, F::ZERO))
+    }
+    #[inline(always)]
+    fn sum<F: Real>(self, a: F::Pack<S>, b: F::Pack<S>) -> F::Pack<S> {
+        F::pack_add(self.0, a, b)
+    }
+    #[inline(always)]
+    fn difference<F: Real>(self, a: F::Pack<S>, b: F::Pack<S>) -> F::Pack<S> {
+        self.plus::<F>(-1.0, b, a)
+    }
+    /// `factor` times the polynomial with these coefficients, the lowest first, at `point` and at `-point`.
+    #[inline(always)]
+    fn polynomial<F: Real, const N: usize>(self, point: f64, factor: f64, c: [F::Pack<S>; N]) -> (F::Pack<S>, F::Pack<S>) {
+        let (mut even, mut odd) = (self.times::<F>(factor, c[0]), self.times::<F>(factor * point, c[1]));
+        for i in 2..N {
+            let sum = if i % 2 == 0 { &mut even } else { &mut odd };
+            *sum = self.plus::<F>(factor * power(point, i), c[i], *sum);
+        }
+        (self.sum::<F>(even, odd), self.difference::<F>(even, odd))
+    }
+}
+
+const NEAR2: f64 = NEAR * NEAR;
+const FAR2: f64 = FAR * FAR;
+/// `x^4 - (NEAR2 + FAR2) x^2 + NEAR2 FAR2` has the four points as its roots.
+const MIDDLE: f64 = -(NEAR2 + FAR2);
+const LOWEST: f64 = NEAR2 * FAR2;
+/// Products of a point's differences from the other points, by which the filters are divided.
+const AT_NEAR: f64 = 1.0 / (2.0 * NEAR2 * (NEAR2 - FAR2));
+const AT_FAR: f64 = 1.0 / (2.0 * FAR2 * (FAR2 - NEAR2));
+
+/// `B^T d`.
+struct InputLine;
+
+impl<F: Real> Line<F, SIDE, SIDE> for InputLine {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, d: [F::Pack<S>; SIDE]) -> [F::Pack<S>; SIDE] {
+        let s = Sums(simd);
+        let (even_near, odd_near) = (s.plus::<F>(-FAR2, d[2], d[4]), s.plus::<F>(-FAR2, d[1], d[3]));
+        let (even_far, odd_far) = (s.plus::<F>(-NEAR2, d[2], d[4]), s.plus::<F>(-NEAR2, d[1], d[3]));
+        [
+            s.plus::<F>(LOWEST, d[0], s.plus::<F>(MIDDLE, d[2], d[4])),
+            s.plus::<F>(NEAR, odd_near, even_near),
+            s.plus::<F>(-NEAR, odd_near, even_near),
+            s.plus::<F>(FAR, odd_far, even_far),
+            s.plus::<F>(-FAR, odd_far, even_far),
+            s.plus::<F>(LOWEST, d[1], s.plus::<F>(MIDDLE, d[3], d[5])),
+        ]
+    }
+}
+
+/// `B t`.
+struct InputBack;
+
+impl<F: Real> Line<F, SIDE, SIDE> for InputBack {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, t: [F::Pack<S>; SIDE]) -> [F::Pack<S>; SIDE] {
+        let s = Sums(simd);
+        let (near, near_odd) = (s.sum::<F>(t[1], t[2]), s.difference::<F>(t[1], t[2]));
+        let (far, far_odd) = (s.sum::<F>(t[3], t[4]), s.difference::<F>(t[3], t[4]));
+        [
+            s.times::<F>(LOWEST, t[0]),
+            s.plus::<F>(LOWEST, t[5], s.plus::<F>(-NEAR * FAR2, near_odd, s.times::<F>(-NEAR2 * FAR, far_odd))),
+            s.plus::<F>(MIDDLE, t[0], s.plus::<F>(-FAR2, near, s.times::<F>(-NEAR2, far))),
+            s.plus::<F>(MIDDLE, t[5], s.plus::<F>(NEAR, near_odd, s.times::<F>(FAR, far_odd))),
+            s.sum::<F>(t[0], s.sum::<F>(near, far)),
+            t[5],
+        ]
+    }
+}
+
+/// `A^T m`.
+struct OutputLine;
+
+impl<F: Real, const SIZE: usize> Line<F, SIDE, SIZE> for OutputLine {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, m: [F::Pack<S>; SIDE]) -> [F::Pack<S>; SIZE] {
+        let s = Sums(simd);
+        let (near, near_odd) = (s.sum::<F>(m[1], m[2]), s.difference::<F>(m[1], m[2]));
+        let (far, far_odd) = (s.sum::<F>(m[3], m[4]), s.difference::<F>(m[3], m[4]));
+        let mut y = [s.sum::<F>(m[0], s.sum::<F>(near, far)); SIZE];
+        for (i, y) in y.iter_mut().enumerate().skip(1) {
+            let (near, far) = if i % 2 == 0 { (near, far) } else { (near_odd, far_odd) };
+            *y = s.plus::<F>(power(NEAR, i), near, s.times::<F>(power(FAR, i), far));
+        }
+        y[SIZE - 1] = s.sum::<F>(y[SIZE - 1], m[5]);
+        y
+    }
+}
+
+/// `A y`.
+struct OutputBack;
+
+impl<F: Real, const SIZE: usize> Line<F, SIZE, SIDE> for OutputBack {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, y: [F::Pack<S>; SIZE]) -> [F::Pack<S>; SIDE] {
+        let s = Sums(simd);
+        let (near, minus_near) = s.polynomial::<F, SIZE>(NEAR, 1.0, y);
+        let (far, minus_far) = s.polynomial::<F, SIZE>(FAR, 1.0, y);
+        [y[0], near, minus_near, far, minus_far, y[SIZE - 1]]
+    }
+}
+
+/// `G g`.
+struct FilterLine;
+
+impl<F: Real, const K: usize> Line<F, K, SIDE> for FilterLine {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, g: [F::Pack<S>; K]) -> [F::Pack<S>; SIDE] {
+        let s = Sums(simd);
+        let (near, minus_near) = s.polynomial::<F, K>(NEAR, AT_NEAR, g);
+        let (far, minus_far) = s.polynomial::<F, K>(FAR, AT_FAR, g);
+        [s.times::<F>(1.0 / LOWEST, g[0]), near, minus_near, far, minus_far, g[K - 1]]
+    }
+}
+
+/// `G^T u`.
+struct FilterBack;
+
+impl<F: Real, const K: usize> Line<F, SIDE, K> for FilterBack {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, u: [F::Pack<S>; SIDE]) -> [F::Pack<S>; K] {
+        let s = Sums(simd);
+        let (near, near_odd) = (s.sum::<F>(u[1], u[2]), s.difference::<F>(u[1], u[2]));
+        let (far, far_odd) = (s.sum::<F>(u[3], u[4]), s.difference::<F>(u[3], u[4]));
+        let mut g = [near; K];
+        for (j, g) in g.iter_mut().enumerate() {
+            let (near, far) = if j % 2 == 0 { (near, far) } else { (near_odd, far_odd) };
+            *g = s.plus::<F>(AT_NEAR * power(NEAR, j), near, s.times::<F>(AT_FAR * power(FAR, j), far));
+        }
+        g[0] = s.plus::<F>(1.0 / LOWEST, u[0], g[0]);
+        g[K - 1] = s.sum::<F>(g[K - 1], u[5]);
+        g
+    }
+}
+
+/// A small power, known when compiling.
+#[inline(always)]
+fn power(point: f64, exponent: usize) -> f64 {
+    let mut product = 1.0;
+    for _ in 0..exponent {
+        product *= point;
+    }
+    product
+}
