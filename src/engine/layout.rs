@@ -32,7 +32,28 @@ pub struct Entry {
     pub norm: bool,
     /// The layer it belongs to, counted from 0 over the layers that have parameters.
     pub layer: usize,
+    /// How it is made at first.
+    pub init: Init,
     pub(super) order: Order,
+}
+
+/// The distribution of a parameter's initial values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// The same number everywhere.
+    Constant(f64),
+    /// Uniform within plus or minus this bound.
+    Uniform(f64),
+    /// Normal with mean 0 and this standard deviation.
+    Normal(f64),
+}
+
+impl Init {
+    /// Torch's default for dense layers and convolutions: uniform in plus or minus 1 / sqrt(inputs of one output).
+    #[must_use]
+    pub fn fan_in(inputs: usize) -> Self {
+        Self::Uniform(1.0 / (inputs as f64).sqrt())
+    }
 }
 
 /// One tensor of running statistics.
