@@ -24,6 +24,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: pflpipe::engine::simd::Aligned = pflpipe::engine::simd::Aligned;
+
 const CLIENTS: usize = 20;
 /// The bound on the cost of a round.
 const MOST: f64 = 1.3;

@@ -12,6 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: pflpipe::engine::simd::Aligned = pflpipe::engine::simd::Aligned;
+
 const NAMES: [&str; 4] = ["cnn28", "cnn32", "cnn28-bn", "mlp"];
 
 fn main() {

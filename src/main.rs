@@ -1,6 +1,10 @@
 //! The `pflpipe` program: the command line of the library beside it.
 
+use pflpipe::engine::simd::Aligned;
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: Aligned = Aligned;
 
 fn main() -> ExitCode {
     pflpipe::cli::main()

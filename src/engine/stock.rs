@@ -133,6 +133,7 @@ impl<D: Device<f32>> Stock<D> {
                     }
                 }
                 Op::Norm(norm) => {
+                    window = norm.window;
                     // A normalisation of single elements has its numbers in the order of the flattened image.
                     let x = if norm.channels == step.inputs { channel_last(&self.device, value, &mut image) } else { value };
                     let shape = *x.shape();

@@ -2,8 +2,8 @@
 //!
 //! Channels last make a row of a patch contiguous, so this is a matrix product without building the matrix of patches.
 
-use super::winograd::{self, Grid, Tiles};
 use super::pool::greatest;
+use super::winograd::{self, Grid, Tiles};
 use super::{Conv, SLACK, Window, relu as clamp, reserve};
 use crate::engine::real::Real;
 use pulp::{Simd, WithSimd};
@@ -64,7 +64,7 @@ impl<F: Real> ConvForward<'_, F> {
             Some(grid) => winograd::prepare(simd, grid, weight, columns, tiles),
             None => {
                 reserve(packed, blocks * patch * block);
-                pack(weight, conv.out, patch, block, packed);
+                pack(weight, conv.out, patch, patch, block, packed);
             }
         }
         let group = grid.map_or(1, |grid| grid.group(rows));
@@ -135,19 +135,20 @@ fn direct<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
     }
 }
 
-/// The weight by blocks of `block` output channels, each (patch, channel), with zeros where there is no channel.
+/// `len` elements of each of `out` filters, which are `patch` apart, by blocks of `block` output channels, each (element, channel),
+/// with zeros where there is no channel.
 #[inline(always)]
-pub(super) fn pack<F: Real>(weight: &[F], out: usize, patch: usize, block: usize, packed: &mut [F]) {
+pub(super) fn pack<F: Real>(weight: &[F], out: usize, patch: usize, len: usize, block: usize, packed: &mut [F]) {
     /// Elements of a filter at a time, so that what is written stays in the first cache.
     const RUN: usize = 16;
-    for (b, target) in packed.chunks_exact_mut(patch * block).take(out.div_ceil(block)).enumerate() {
+    for (b, target) in packed.chunks_exact_mut(len * block).take(out.div_ceil(block)).enumerate() {
         let (from, to) = (b * block, out.min((b + 1) * block));
         if to - from < block {
             target.fill(F::ZERO);
         }
         for (run, target) in target.chunks_mut(RUN * block).enumerate() {
             for channel in from..to {
-                let source = &weight[channel * patch + run * RUN..(channel + 1) * patch];
+                let source = &weight[channel * patch + run * RUN..channel * patch + len];
                 for (value, target) in source.iter().zip(target[channel - from..].iter_mut().step_by(block)) {
                     *target = *value;
                 }

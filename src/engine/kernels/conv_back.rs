@@ -8,10 +8,10 @@ use super::{Conv, OFF, SLACK, Window, reserve};
 use crate::engine::real::Real;
 use pulp::{Simd, WithSimd};
 
-/// One gradient before the pool: where its patch or its filter begins, and its value.
+/// One gradient before the pool: where its patch or its filter begins, and its value. No tensor has 2^32 numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Entry<F> {
-    offset: usize,
+    offset: u32,
     gradient: F,
 }
 
@@ -154,8 +154,9 @@ impl<F: Real> ConvBackward<'_, F> {
             let picks = &self.picks[place * channels..(place + 1) * channels];
             for c in 0..channels {
                 let offset = first.wrapping_add(starts.elements[usize::from(picks[c])]);
-                list[c * total + counts[c]] = Entry { offset, gradient: d_out[c] };
-                counts[c] += usize::from(picks[c] != OFF && d_out[c] != F::ZERO);
+                list[c * total + counts[c]] = Entry { offset: offset as u32, gradient: d_out[c] };
+                // Every other gradient is 0, without a pattern: a branch would be guessed wrong half of the time.
+                counts[c] += usize::from((picks[c] != OFF) & (d_out[c] != F::ZERO));
             }
         }
         let patch = conv.patch();
@@ -211,9 +212,27 @@ impl<F: Real> ConvBackward<'_, F> {
             let mut pack = 0;
             while pack < packs {
                 pack += if packs - pack >= 2 {
-                    over_positions::<F, S, ROWS, 2>(simd, self.x, starts, shifts, &d_out[pack..], packs, &mut sums[element * packs + pack..], count)
+                    over_positions::<F, S, ROWS, 2>(
+                        simd,
+                        self.x,
+                        starts,
+                        shifts,
+                        &d_out[pack..],
+                        packs,
+                        &mut sums[element * packs + pack..],
+                        count,
+                    )
                 } else {
-                    over_positions::<F, S, ROWS, 1>(simd, self.x, starts, shifts, &d_out[pack..], packs, &mut sums[element * packs + pack..], count)
+                    over_positions::<F, S, ROWS, 1>(
+                        simd,
+                        self.x,
+                        starts,
+                        shifts,
+                        &d_out[pack..],
+                        packs,
+                        &mut sums[element * packs + pack..],
+                        count,
+                    )
                 };
             }
             element += count;
@@ -243,8 +262,10 @@ impl<F: Real> ConvBackward<'_, F> {
         }
         // The lists: for each window and each of its elements the filters with a gradient there.
         let Entries { list, starts, .. } = &mut *self.entries;
-        if list.len() < self.rows * places * channels {
-            list.resize(self.rows * places * channels, Entry::default());
+        // One more, where those land that are left out.
+        let most = self.rows * places * channels;
+        if list.len() <= most {
+            list.resize(most + 1, Entry::default());
         }
         starts.clear();
         let mut end = 0;
@@ -261,19 +282,16 @@ impl<F: Real> ConvBackward<'_, F> {
                     end += std::mem::replace(count, end);
                 }
                 for c in 0..channels {
-                    if d_out[c] != F::ZERO && picks[c] != OFF {
-                        let slot = &mut counts[usize::from(picks[c])];
-                        list[*slot] = Entry { offset: c * rows * line, gradient: d_out[c] };
-                        *slot += 1;
-                    }
+                    let kept = (picks[c] != OFF) & (d_out[c] != F::ZERO);
+                    let slot = &mut counts[usize::from(picks[c])];
+                    list[if kept { *slot } else { most }] = Entry { offset: (c * rows * line) as u32, gradient: d_out[c] };
+                    *slot += usize::from(kept);
                 }
             } else {
                 starts.push(end);
                 for c in 0..channels {
-                    if d_out[c] != F::ZERO {
-                        list[end] = Entry { offset: c * rows * line, gradient: d_out[c] };
-                        end += 1;
-                    }
+                    list[end] = Entry { offset: (c * rows * line) as u32, gradient: d_out[c] };
+                    end += usize::from(d_out[c] != F::ZERO);
                 }
             }
         }
@@ -374,7 +392,7 @@ impl<F: Real> Scatter<'_, F> {
                         let mut sums = *target;
                         for entry in entries {
                             let gradient = F::splat(simd, entry.gradient);
-                            let (filter, _) = F::packs::<S>(&filters[entry.offset..entry.offset + width]);
+                            let (filter, _) = F::packs::<S>(&filters[entry.offset as usize..][..width]);
                             for p in 0..PACKS {
                                 sums[p] = F::pack_mul_add(simd, gradient, filter[p], sums[p]);
                             }
@@ -431,7 +449,7 @@ fn side_by_side<F: Real, S: Simd, const PACKS: usize>(simd: S, x: &[F], entries:
     let mut sums = [F::splat(simd, F::ZERO); PACKS];
     for entry in entries {
         let gradient = F::splat(simd, entry.gradient);
-        let (x, _) = F::packs::<S>(&x[entry.offset..entry.offset + width]);
+        let (x, _) = F::packs::<S>(&x[entry.offset as usize..][..width]);
         for p in 0..PACKS {
             sums[p] = F::pack_mul_add(simd, gradient, x[p], sums[p]);
         }
@@ -459,7 +477,7 @@ fn apart<F: Real, S: Simd, const PACKS: usize>(
     for entry in entries {
         let gradient = F::splat(simd, entry.gradient);
         for p in 0..PACKS {
-            let at = entry.offset + shifts[p];
+            let at = entry.offset as usize + shifts[p];
             let (x, _) = F::packs::<S>(&x[at..at + lanes]);
             sums[p] = F::pack_mul_add(simd, gradient, x[0], sums[p]);
         }

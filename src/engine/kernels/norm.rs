@@ -21,6 +21,8 @@ pub(in crate::engine) struct Statistics<F> {
     /// What each value is multiplied with and what is added to it; filled up to whole packs.
     factor: Vec<F>,
     shift: Vec<F>,
+    /// What a gradient is multiplied with.
+    direct: Vec<F>,
 }
 
 /// Share of the newest batch in the running statistics.
@@ -221,7 +223,7 @@ impl<F: Real> WithSimd for NormBackward<'_, F> {
                 &plane[..x.len()]
             }
         };
-        let Statistics { mean, scale, batch, sums, squares, factor, shift } = statistics;
+        let Statistics { mean, scale, batch, sums, squares, factor, shift, direct } = statistics;
         // Of the gradient, and of the gradient times the normalised input.
         sums.clear();
         sums.resize(columns, 0.0);
@@ -255,13 +257,12 @@ impl<F: Real> WithSimd for NormBackward<'_, F> {
         let Some(d_x) = d_x else { return };
         // weight * scale * (d_y - mean(d_y) - normalised * mean(d_y * normalised)) = direct * d_y + factor * x + shift
         let count = (x.len() / channels) as f64;
-        let direct: &mut Vec<F> = scale;
-        for values in [&mut *factor, &mut *shift] {
+        for values in [&mut *factor, &mut *shift, &mut *direct] {
             values.clear();
             values.resize(columns, F::ZERO);
         }
         for c in 0..channels {
-            let scale = direct[c].to_f64();
+            let scale = scale[c].to_f64();
             let own = weight[c].to_f64() * scale;
             direct[c] = F::from_f64(own);
             if *batch {

@@ -253,6 +253,88 @@ fn convolutions_and_their_gradients_are_what_their_definition_says() {
     }
 }
 
+/// Result, gradient of the input, of weight and bias, and running variance of a normalisation in one piece, with or without its pool.
+fn norm(portable: bool, window: Window, rows: usize, fused: bool, relu: bool, [x, weight, bias, d_y]: [&[f64]; 4]) -> Vec<f64> {
+    let (channels, positions) = (window.channels, window.height * window.width);
+    let total = rows * positions * channels;
+    let outputs = rows * window.out_height * window.out_width * channels;
+    let (mut y, mut picks, mut places) = (vec![0.0; total.max(outputs)], vec![0; outputs], Vec::new());
+    let (mut mean, mut variance) = (vec![0.0; channels], vec![1.0; channels]);
+    let (mut statistics, mut plane) = (Statistics::default(), Vec::new());
+    run(
+        portable,
+        NormForward {
+            x: &x[..total],
+            weight: &weight[..channels],
+            bias: &bias[..channels],
+            eps: 1e-5,
+            fixed: None,
+            running: Some((&mut mean, &mut variance)),
+            relu,
+            window: fused.then_some(window),
+            y: &mut y,
+            picks: &mut picks,
+            statistics: &mut statistics,
+            plane: &mut plane,
+        },
+    );
+    let mut d = d_y[..outputs].to_vec();
+    if !fused {
+        let mut pooled = vec![0.0; outputs];
+        pool_forward(&window, rows, &y, &mut pooled, &mut places);
+        d = vec![0.0; total];
+        pool_backward(&window, rows, d_y, &places, &mut d);
+        if relu {
+            relu_backward(&mut d, &y[..total]);
+        }
+        y = pooled;
+    }
+    let (mut d_weight, mut d_bias, mut d_x) = (vec![0.5; channels], vec![0.5; channels], vec![0.0; total]);
+    run(
+        portable,
+        NormBackward {
+            x: &x[..total],
+            weight: &weight[..channels],
+            d_y: &d,
+            window: fused.then_some(window),
+            picks: &picks,
+            statistics: &mut statistics,
+            gradients: Some((&mut d_weight, &mut d_bias)),
+            d_x: Some(&mut d_x),
+            plane: &mut plane,
+        },
+    );
+    y.truncate(outputs);
+    [y, d_x, d_weight, d_bias, mean, variance].concat()
+}
+
+#[test]
+fn normalisations_agree_on_every_path_and_with_their_pool_apart() {
+    let mut rng = stream(6, Purpose::Noise, 0, 0, 0);
+    for channels in 1..70 {
+        let mut pick = |low: usize, high: usize| low + below(&mut rng, (high - low + 1) as u64) as usize;
+        let (height, width, rows) = (pick(2, 7), pick(2, 7), pick(1, 4));
+        let (kernel, stride, padding) = ((pick(1, 2), pick(1, 2)), (pick(1, 2), pick(1, 2)), (channels % 2, 0));
+        let padding = (padding.0.min(kernel.0 / 2), padding.1);
+        let window = Window {
+            kernel,
+            stride,
+            padding,
+            out_height: (height + 2 * padding.0 - kernel.0) / stride.0 + 1,
+            out_width: (width - kernel.1) / stride.1 + 1,
+            ..Window::single(channels, height, width)
+        };
+        let total = rows * height * width * channels;
+        let values = [noise(&mut rng, total), noise(&mut rng, channels), noise(&mut rng, channels), noise(&mut rng, 2 * total)];
+        let values = [&values[0][..], &values[1], &values[2], &values[3]];
+        let relu = channels % 3 > 0;
+        let wanted = norm(true, window, rows, false, relu, values);
+        for (portable, fused) in [(true, true), (false, false), (false, true)] {
+            close(&format!("{window:?} {portable} {fused}"), &wanted, &norm(portable, window, rows, fused, relu, values));
+        }
+    }
+}
+
 #[test]
 fn an_update_agrees_on_every_path() {
     let mut rng = stream(3, Purpose::Noise, 0, 0, 0);

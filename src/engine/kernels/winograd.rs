@@ -29,20 +29,25 @@ const TOGETHER: usize = 48;
 /// Filters (in x out) up to which the 36 numbers of each are worth their memory.
 const MOST_FILTERS: usize = 128 * 128;
 
-/// Scratch that only grows.
+/// From one place's numbers to the next one's, in packs: odd, so that the places of a tile do not share a set of the cache.
+fn apart(packs: usize) -> usize {
+    packs | 1
+}
+
+/// Scratch that only grows. Each is a list by place of a tile, but the first, which is by place of a kernel.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Tiles<F> {
-    /// The weight by (row, column, in, out).
+    /// Filters: (in, out) on the way forward, (out, in) on the way back.
     packed: Vec<F>,
-    /// Transformed filters: (place, in, out) on the way forward, (place, out, in) on the way back.
+    /// Transformed filters, likewise.
     filters: Vec<F>,
-    /// Transformed inputs: (place, tile, in).
+    /// Transformed inputs: (tile, in).
     inputs: Vec<F>,
-    /// Outputs before their transform, or their gradients: (place, tile, out).
+    /// Outputs before their transform, or their gradients: (tile, out).
     outputs: Vec<F>,
-    /// Gradients of the transformed filters, (place, out, in).
+    /// Gradients of the transformed filters, (out, in).
     d_filters: Vec<F>,
-    /// Gradients of the transformed inputs, (place, tile, in).
+    /// Gradients of the transformed inputs, (tile, in).
     d_inputs: Vec<F>,
 }
 
@@ -88,25 +93,37 @@ impl Grid {
 #[inline(always)]
 pub(super) fn prepare<F: Real, S: Simd>(simd: S, grid: &Grid, weight: &[F], columns: usize, tiles: &mut Tiles<F>) {
     let conv = &grid.conv;
-    reserve(&mut tiles.packed, conv.patch() * columns);
-    super::conv::pack(weight, conv.out, conv.patch(), columns, &mut tiles.packed);
-    reserve(&mut tiles.filters, AREA * conv.channels * columns);
-    let (packed, _) = F::packs::<S>(&tiles.packed[..conv.patch() * columns]);
-    let (filters, _) = F::packs_mut::<S>(&mut tiles.filters[..AREA * conv.channels * columns]);
-    // A filter's element is as far from the next as there are channels and packs.
-    let step = packed.len() / (conv.kernel.0 * conv.kernel.1);
+    let lanes = F::lanes::<S>();
+    let count = conv.channels * columns / lanes;
+    let step = apart(count) * lanes;
+    let area = conv.kernel.0 * conv.kernel.1;
+    reserve(&mut tiles.packed, area * step);
+    for (place, packed) in tiles.packed[..area * step].chunks_exact_mut(step).enumerate() {
+        let packed = &mut packed[..count * lanes];
+        super::conv::pack(&weight[place * conv.channels..], conv.out, conv.patch(), conv.channels, columns, packed);
+    }
+    transform_filters(simd, conv, count, tiles);
+}
+
+/// Transforms `count` packs of filters in each place.
+#[inline(always)]
+fn transform_filters<F: Real, S: Simd>(simd: S, conv: &Conv, count: usize, tiles: &mut Tiles<F>) {
+    let (lanes, step) = (F::lanes::<S>(), apart(count));
+    reserve(&mut tiles.filters, AREA * step * lanes);
+    let (packed, _) = F::packs::<S>(&tiles.packed[..conv.kernel.0 * conv.kernel.1 * step * lanes]);
+    let (filters, _) = F::packs_mut::<S>(&mut tiles.filters[..AREA * step * lanes]);
     match conv.kernel.0 {
-        3 => transform_filters::<F, S, 3>(simd, packed, step, filters),
-        _ => transform_filters::<F, S, 5>(simd, packed, step, filters),
+        3 => filters_of::<F, S, 3>(simd, packed, count, filters),
+        _ => filters_of::<F, S, 5>(simd, packed, count, filters),
     }
 }
 
-/// `filters` (place of a tile, filter) from `packed` (place of the kernel, filter), of `count` filters.
 #[inline(always)]
-fn transform_filters<F: Real, S: Simd, const K: usize>(simd: S, packed: &[F::Pack<S>], count: usize, filters: &mut [F::Pack<S>]) {
+fn filters_of<F: Real, S: Simd, const K: usize>(simd: S, packed: &[F::Pack<S>], count: usize, filters: &mut [F::Pack<S>]) {
+    let step = apart(count);
     for at in 0..count {
-        let values = gather::<F, S, K>(simd, packed, at, count);
-        scatter::<F, S>(both::<F, S, FilterLine, K, SIDE>(simd, values), filters, at, count);
+        let values = gather::<F, S, K>(simd, packed, at, step);
+        scatter::<F, S>(both::<F, S, FilterLine, K, SIDE>(simd, values), filters, at, step);
     }
 }
 
@@ -144,14 +161,14 @@ pub(super) fn outputs<F: Real, S: Simd>(
     let conv = &grid.conv;
     let count = images * grid.count;
     transform_inputs(simd, grid, count, x, &mut tiles.inputs);
-    reserve(&mut tiles.outputs, AREA * count * columns);
     let lanes = F::lanes::<S>();
     let (line, packs) = (conv.channels.div_ceil(lanes) * lanes, columns / lanes);
-    let (filters, _) = F::packs::<S>(&tiles.filters[..AREA * conv.channels * columns]);
-    let (outputs, _) = F::packs_mut::<S>(&mut tiles.outputs[..AREA * count * columns]);
-    let places = filters.chunks_exact(conv.channels * packs).zip(outputs.chunks_exact_mut(count * packs));
-    for (place, (filters, outputs)) in places.enumerate() {
-        let inputs = &tiles.inputs[place * count * line..(place + 1) * count * line];
+    let (by_filter, by_input, by_output) = (apart(conv.channels * packs), apart(count * line / lanes), apart(count * packs));
+    reserve(&mut tiles.outputs, AREA * by_output * lanes);
+    let (filters, _) = F::packs::<S>(&tiles.filters[..AREA * by_filter * lanes]);
+    let (outputs, _) = F::packs_mut::<S>(&mut tiles.outputs[..AREA * by_output * lanes]);
+    for (place, (filters, outputs)) in filters.chunks_exact(by_filter).zip(outputs.chunks_exact_mut(by_output)).enumerate() {
+        let inputs = &tiles.inputs[place * by_input * lanes..][..count * line];
         multiply::<F, S>(simd, (count, conv.channels, packs), inputs, (line, 1), filters, outputs, false);
     }
     let (bias, _) = F::packs::<S>(&bias[..columns]);
@@ -168,8 +185,9 @@ fn transform_inputs<F: Real, S: Simd>(simd: S, grid: &Grid, count: usize, x: &[F
     let conv = &grid.conv;
     let lanes = F::lanes::<S>();
     let packs = conv.channels.div_ceil(lanes);
-    reserve(inputs, AREA * count * packs * lanes);
-    let (inputs, _) = F::packs_mut::<S>(&mut inputs[..AREA * count * packs * lanes]);
+    let step = apart(count * packs);
+    reserve(inputs, AREA * step * lanes);
+    let (inputs, _) = F::packs_mut::<S>(&mut inputs[..AREA * step * lanes]);
     let (height, width) = conv.padded();
     let zero = F::splat(simd, F::ZERO);
     for tile in 0..count {
@@ -183,7 +201,7 @@ fn transform_inputs<F: Real, S: Simd>(simd: S, grid: &Grid, count: usize, x: &[F
                     *value = load::<F, S>(x, corner + (i * width + j) * conv.channels);
                 }
             }
-            scatter::<F, S>(both::<F, S, InputLine, SIDE, SIDE>(simd, values), inputs, tile * packs + pack, count * packs);
+            scatter::<F, S>(both::<F, S, InputLine, SIDE, SIDE>(simd, values), inputs, tile * packs + pack, step);
         }
     }
 }
@@ -202,7 +220,7 @@ fn transform_outputs<F: Real, S: Simd, const SIZE: usize>(
     for tile in 0..count {
         let (image, y, left) = grid.corner(tile);
         for pack in 0..packs {
-            let values = gather::<F, S, SIDE>(simd, outputs, tile * packs + pack, count * packs);
+            let values = gather::<F, S, SIDE>(simd, outputs, tile * packs + pack, apart(count * packs));
             let values = both::<F, S, OutputLine, SIDE, SIZE>(simd, values);
             for (i, values) in values.iter().enumerate().take(conv.out_height - y) {
                 let from = image * conv.positions() + (y + i) * conv.out_width + left;
@@ -230,56 +248,56 @@ pub(super) struct Back<'a, F> {
 /// Adds to the gradients of weight and padded input.
 #[inline(always)]
 pub(super) fn backward<F: Real, S: Simd>(simd: S, grid: &Grid, back: Back<'_, F>) {
-    let Back { rows, x, weight, d_out, mut d_weight, mut d_x, tiles } = back;
+    let Back { rows, x, weight, d_out, d_weight, mut d_x, tiles } = back;
     let conv = &grid.conv;
     let lanes = F::lanes::<S>();
     let (packs, out_packs) = (conv.channels.div_ceil(lanes), conv.out.div_ceil(lanes));
-    let (line, out_line) = (packs * lanes, out_packs * lanes);
-    let filters = conv.out * line;
+    let out_line = out_packs * lanes;
+    let by_filter = apart(conv.out * packs);
     if d_x.is_some() {
         prepare_back(simd, conv, weight, tiles);
     }
     if d_weight.is_some() {
-        reserve(&mut tiles.d_filters, AREA * filters);
-        tiles.d_filters[..AREA * filters].fill(F::ZERO);
+        reserve(&mut tiles.d_filters, AREA * by_filter * lanes);
+        tiles.d_filters[..AREA * by_filter * lanes].fill(F::ZERO);
     }
     let group = grid.group(rows);
     let mut row = 0;
     while row < rows {
         let images = group.min(rows - row);
         let count = images * grid.count;
-        reserve(&mut tiles.outputs, AREA * count * out_line);
-        let (outputs, _) = F::packs_mut::<S>(&mut tiles.outputs[..AREA * count * out_line]);
+        let (by_input, by_output) = (apart(count * packs), apart(count * out_packs));
+        reserve(&mut tiles.outputs, AREA * by_output * lanes);
+        let (outputs, _) = F::packs_mut::<S>(&mut tiles.outputs[..AREA * by_output * lanes]);
         let d_group = &d_out[row * conv.positions() * conv.out..];
         match grid.size {
             4 => gradients_of_outputs::<F, S, 4>(simd, grid, count, d_group, outputs),
             _ => gradients_of_outputs::<F, S, 2>(simd, grid, count, d_group, outputs),
         }
+        let outputs = tiles.outputs[..AREA * by_output * lanes].chunks_exact(by_output * lanes);
         if d_weight.is_some() {
             transform_inputs(simd, grid, count, &x[row * conv.padded_len()..], &mut tiles.inputs);
-            let (inputs, _) = F::packs::<S>(&tiles.inputs[..AREA * count * line]);
-            let (d_filters, _) = F::packs_mut::<S>(&mut tiles.d_filters[..AREA * filters]);
-            let places = inputs.chunks_exact(count * packs).zip(d_filters.chunks_exact_mut(conv.out * packs));
-            for (place, (inputs, d_filters)) in places.enumerate() {
-                let outputs = &tiles.outputs[place * count * out_line..(place + 1) * count * out_line];
+            let (inputs, _) = F::packs::<S>(&tiles.inputs[..AREA * by_input * lanes]);
+            let (d_filters, _) = F::packs_mut::<S>(&mut tiles.d_filters[..AREA * by_filter * lanes]);
+            let places = outputs.clone().zip(inputs.chunks_exact(by_input)).zip(d_filters.chunks_exact_mut(by_filter));
+            for ((outputs, inputs), d_filters) in places {
                 multiply::<F, S>(simd, (conv.out, count, packs), outputs, (1, out_line), inputs, d_filters, true);
             }
         }
         if let Some(d_x) = d_x.as_deref_mut() {
-            reserve(&mut tiles.d_inputs, AREA * count * line);
-            let (filters, _) = F::packs::<S>(&tiles.filters[..AREA * filters]);
-            let (d_inputs, _) = F::packs_mut::<S>(&mut tiles.d_inputs[..AREA * count * line]);
-            let places = filters.chunks_exact(conv.out * packs).zip(d_inputs.chunks_exact_mut(count * packs));
-            for (place, (filters, d_inputs)) in places.enumerate() {
-                let outputs = &tiles.outputs[place * count * out_line..(place + 1) * count * out_line];
+            reserve(&mut tiles.d_inputs, AREA * by_input * lanes);
+            let (filters, _) = F::packs::<S>(&tiles.filters[..AREA * by_filter * lanes]);
+            let (d_inputs, _) = F::packs_mut::<S>(&mut tiles.d_inputs[..AREA * by_input * lanes]);
+            let places = outputs.zip(filters.chunks_exact(by_filter)).zip(d_inputs.chunks_exact_mut(by_input));
+            for ((outputs, filters), d_inputs) in places {
                 multiply::<F, S>(simd, (count, conv.out, packs), outputs, (out_line, 1), filters, d_inputs, false);
             }
             gradients_of_inputs(simd, grid, count, d_inputs, &mut d_x[row * conv.padded_len()..]);
         }
         row += images;
     }
-    if let Some(d_weight) = d_weight.as_deref_mut() {
-        let (d_filters, _) = F::packs::<S>(&tiles.d_filters[..AREA * filters]);
+    if let Some(d_weight) = d_weight {
+        let (d_filters, _) = F::packs::<S>(&tiles.d_filters[..AREA * by_filter * lanes]);
         match conv.kernel.0 {
             3 => gradients_of_filters::<F, S, 3>(simd, conv, d_filters, d_weight),
             _ => gradients_of_filters::<F, S, 5>(simd, conv, d_filters, d_weight),
@@ -287,38 +305,27 @@ pub(super) fn backward<F: Real, S: Simd>(simd: S, grid: &Grid, back: Back<'_, F>
     }
 }
 
-/// The filters by (place, out, in), the inputs filled up to whole packs with zeros.
+/// Transforms the filters for the way back; the inputs of each are filled up to whole packs with zeros.
 #[inline(always)]
 fn prepare_back<F: Real, S: Simd>(simd: S, conv: &Conv, weight: &[F], tiles: &mut Tiles<F>) {
     let lanes = F::lanes::<S>();
     let line = conv.channels.div_ceil(lanes) * lanes;
-    let (area, count) = (conv.kernel.0 * conv.kernel.1, conv.out * line / lanes);
-    reserve(&mut tiles.packed, area * conv.out * line);
+    let count = conv.out * line / lanes;
+    let step = apart(count) * lanes;
+    reserve(&mut tiles.packed, conv.kernel.0 * conv.kernel.1 * step);
     for (out, filter) in weight.chunks_exact(conv.patch()).enumerate() {
         for (place, values) in filter.chunks_exact(conv.channels).enumerate() {
-            let target = &mut tiles.packed[(place * conv.out + out) * line..][..line];
+            let target = &mut tiles.packed[place * step + out * line..][..line];
             target[..conv.channels].copy_from_slice(values);
             target[conv.channels..].fill(F::ZERO);
         }
     }
-    reserve(&mut tiles.filters, AREA * conv.out * line);
-    let (packed, _) = F::packs::<S>(&tiles.packed[..area * conv.out * line]);
-    let (filters, _) = F::packs_mut::<S>(&mut tiles.filters[..AREA * conv.out * line]);
-    match conv.kernel.0 {
-        3 => transform_filters::<F, S, 3>(simd, packed, count, filters),
-        _ => transform_filters::<F, S, 5>(simd, packed, count, filters),
-    }
+    transform_filters(simd, conv, count, tiles);
 }
 
 /// `outputs` (place, tile, out) of `count` tiles; 0 for outputs that are not there.
 #[inline(always)]
-fn gradients_of_outputs<F: Real, S: Simd, const SIZE: usize>(
-    simd: S,
-    grid: &Grid,
-    count: usize,
-    d_out: &[F],
-    outputs: &mut [F::Pack<S>],
-) {
+fn gradients_of_outputs<F: Real, S: Simd, const SIZE: usize>(simd: S, grid: &Grid, count: usize, d_out: &[F], outputs: &mut [F::Pack<S>]) {
     let conv = &grid.conv;
     let lanes = F::lanes::<S>();
     let packs = conv.out.div_ceil(lanes);
@@ -335,7 +342,7 @@ fn gradients_of_outputs<F: Real, S: Simd, const SIZE: usize>(
                     *value = load::<F, S>(&d_out[(start + j) * conv.out + from..][..width], 0);
                 }
             }
-            scatter::<F, S>(both::<F, S, OutputBack, SIZE, SIDE>(simd, values), outputs, tile * packs + pack, count * packs);
+            scatter::<F, S>(both::<F, S, OutputBack, SIZE, SIDE>(simd, values), outputs, tile * packs + pack, apart(count * packs));
         }
     }
 }
@@ -350,7 +357,7 @@ fn gradients_of_inputs<F: Real, S: Simd>(simd: S, grid: &Grid, count: usize, d_i
     for tile in 0..count {
         let (image, y, left) = grid.corner(tile);
         for pack in 0..packs {
-            let values = gather::<F, S, SIDE>(simd, d_inputs, tile * packs + pack, count * packs);
+            let values = gather::<F, S, SIDE>(simd, d_inputs, tile * packs + pack, apart(count * packs));
             let values = both::<F, S, InputBack, SIDE, SIDE>(simd, values);
             let from = pack * lanes;
             for (i, values) in values.iter().enumerate().take(height - y) {
@@ -369,7 +376,7 @@ fn gradients_of_filters<F: Real, S: Simd, const K: usize>(simd: S, conv: &Conv, 
     let packs = conv.channels.div_ceil(lanes);
     let count = conv.out * packs;
     for at in 0..count {
-        let values = gather::<F, S, SIDE>(simd, d_filters, at, count);
+        let values = gather::<F, S, SIDE>(simd, d_filters, at, apart(count));
         let values = both::<F, S, FilterBack, SIDE, K>(simd, values);
         let (out, from) = (at / packs, at % packs * lanes);
         for (place, value) in values.as_flattened().iter().enumerate() {
@@ -470,10 +477,7 @@ trait Line<F: Real, const N: usize, const M: usize> {
 
 /// The transform `L` of the rows, then of the columns.
 #[inline(always)]
-fn both<F: Real, S: Simd, L: Line<F, N, M>, const N: usize, const M: usize>(
-    simd: S,
-    values: [[F::Pack<S>; N]; N],
-) -> [[F::Pack<S>; M]; M] {
+fn both<F: Real, S: Simd, L: Line<F, N, M>, const N: usize, const M: usize>(simd: S, values: [[F::Pack<S>; N]; N]) -> [[F::Pack<S>; M]; M] {
     let zero = F::splat(simd, F::ZERO);
     let mut rows = [[zero; M]; N];
     for i in 0..N {

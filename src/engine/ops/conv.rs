@@ -63,6 +63,7 @@ pub(super) fn forward<F: Real>(
         packed: &mut pass.scratch.packed,
         padded_bias: &mut pass.scratch.padded,
         plane: &mut pass.scratch.plane,
+        tiles: &mut pass.scratch.tiles,
     });
 }
 
@@ -89,6 +90,7 @@ pub(super) fn backward<F: Real>(
         d_x: pass.down.then_some(if bordered { &mut scratch.border } else { &mut scratch.next }),
         entries: &mut scratch.entries,
         packed: &mut scratch.packed,
+        tiles: &mut scratch.tiles,
     });
     if pass.down && bordered {
         unpad(conv, pass.rows, &scratch.border, &mut scratch.next);

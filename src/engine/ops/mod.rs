@@ -80,6 +80,7 @@ impl Op {
         match self {
             Self::Conv { window, .. } => (true, window.is_some()),
             Self::Linear { .. } => (true, false),
+            Self::Norm(norm) => (true, norm.window.is_some()),
             _ => (false, false),
         }
     }

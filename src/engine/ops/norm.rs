@@ -1,11 +1,13 @@
-//! Batch normalisation: of channels over batch and positions, or of single elements over the batch.
+//! Batch normalisation: of channels over batch and positions, or of single elements over the batch; then ReLU and max-pool in the
+//! same passes.
 
 use super::{Backward, Forward, Op, split};
 use crate::base::{Fault, Outcome};
-use crate::engine::kernels::{norm_backward, norm_forward};
+use crate::engine::kernels::{NormBackward, NormForward, Window};
 use crate::engine::layout::Order;
 use crate::engine::plan::Builder;
 use crate::engine::real::Real;
+use crate::engine::simd::dispatch;
 use std::ops::Range;
 
 /// Where a normalisation finds its numbers.
@@ -18,6 +20,8 @@ pub(in crate::engine) struct Norm {
     pub variance: Range<usize>,
     pub counter: usize,
     pub eps: f64,
+    /// Pooling in the same step.
+    pub window: Option<Window>,
 }
 
 /// Of channels.
@@ -43,28 +47,50 @@ fn plan(builder: &mut Builder, name: &str, eps: f64, channels: usize, order: Ord
     let counter = builder.counter(format!("{name}.num_batches_tracked"));
     builder.end_layer();
     let shape = builder.shape;
-    builder.step(Op::Norm(Norm { channels, weight, bias, mean, variance, counter, eps }), shape)
+    builder.step(Op::Norm(Norm { channels, weight, bias, mean, variance, counter, eps, window: None }), shape)
 }
 
 pub(super) fn forward<F: Real>(norm: &Norm, pass: &mut Forward<'_, F>) {
-    let pair = (&pass.params[norm.weight.clone()], &pass.params[norm.bias.clone()]);
-    let (x, y) = (&pass.x[..pass.inputs], &mut pass.kept.value[..pass.outputs]);
+    let kept = &mut *pass.kept;
+    if norm.window.is_some() && kept.picks.len() < pass.outputs {
+        kept.picks.resize(pass.outputs, 0);
+    }
+    let (mut fixed, mut running) = (None, None);
     if pass.recording {
         let (mean, variance) = pass.buffers.values.split_at_mut(norm.variance.start);
-        let running = (&mut mean[norm.mean.clone()], &mut variance[..norm.channels]);
-        norm_forward(x, y, pair, norm.eps, Some(running), None, &mut pass.kept.statistics);
+        running = Some((&mut mean[norm.mean.clone()], &mut variance[..norm.channels]));
         pass.buffers.counters[norm.counter] += 1;
     } else {
-        let fixed = (&pass.buffers.values[norm.mean.clone()], &pass.buffers.values[norm.variance.clone()]);
-        norm_forward(x, y, pair, norm.eps, None, Some(fixed), &mut pass.kept.statistics);
+        fixed = Some((&pass.buffers.values[norm.mean.clone()], &pass.buffers.values[norm.variance.clone()]));
     }
+    dispatch(NormForward {
+        x: &pass.x[..pass.inputs],
+        weight: &pass.params[norm.weight.clone()],
+        bias: &pass.params[norm.bias.clone()],
+        eps: norm.eps,
+        fixed,
+        running,
+        relu: pass.relu,
+        window: norm.window,
+        y: &mut kept.value[..pass.outputs],
+        picks: &mut kept.picks,
+        statistics: &mut kept.statistics,
+        plane: &mut pass.scratch.plane,
+    });
 }
 
 pub(super) fn backward<F: Real>(norm: &Norm, pass: &mut Backward<'_, F>) {
     let gradients = split(pass.gradient.as_deref_mut(), &norm.weight, Some(&norm.bias));
-    let gradients = gradients.0.zip(gradients.1);
     let scratch = &mut *pass.scratch;
-    let d_x = pass.down.then_some(&mut scratch.next[..]).map(|next| &mut next[..pass.inputs]);
-    let d_y = &scratch.gradient[..pass.outputs];
-    norm_backward(&pass.x[..pass.inputs], d_y, &pass.params[norm.weight.clone()], &mut pass.kept.statistics, gradients, d_x);
+    dispatch(NormBackward {
+        x: &pass.x[..pass.inputs],
+        weight: &pass.params[norm.weight.clone()],
+        d_y: &scratch.gradient[..pass.outputs],
+        window: norm.window,
+        picks: &pass.kept.picks,
+        statistics: &mut pass.kept.statistics,
+        gradients: gradients.0.zip(gradients.1),
+        d_x: pass.down.then_some(&mut scratch.next[..]).map(|next| &mut next[..pass.inputs]),
+        plane: &mut scratch.plane,
+    });
 }

@@ -1,5 +1,6 @@
-//! The max-pool; after a convolution it is part of that step.
+//! The max-pool; after a convolution or a normalisation of channels it is part of that step.
 
+use super::norm::Norm;
 use super::{Backward, Forward, Op, Step};
 use crate::base::{Fault, Outcome};
 use crate::engine::kernels::{Window, pool_backward, pool_forward};
@@ -25,7 +26,9 @@ pub(in crate::engine) fn plan(builder: &mut Builder, slide: Slide) -> Outcome<()
     };
     let shape = Shape { channels: builder.shape.channels, height: out_height, width: out_width };
     match builder.last() {
-        Some(Step { op: Op::Conv { window: fused @ None, .. }, outputs, .. }) if window.picks_fit() => {
+        Some(Step { op: Op::Conv { window: fused @ None, .. } | Op::Norm(Norm { window: fused @ None, .. }), outputs, .. })
+            if window.picks_fit() =>
+        {
             *fused = Some(window);
             *outputs = shape.numel();
             builder.shape = shape;

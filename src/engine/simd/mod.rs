@@ -2,6 +2,9 @@
 //!
 //! The instruction set is chosen at run time. What the kernels compute is none of its business; `kernels` says that.
 
+mod aligned;
+
+pub use aligned::Aligned;
 use pulp::Simd;
 pub use pulp::WithSimd;
 
@@ -114,7 +117,33 @@ macro_rules! lanes {
     };
 }
 
-lanes!(f32, f32s, as_simd_f32s, as_mut_simd_f32s, splat_f32s, add_f32s, mul_add_e_f32s, reduce_sum_f32s,
-    m32s, greater_than_f32s, less_than_or_equal_f32s, equal_f32s, select_f32s);
-lanes!(f64, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, add_f64s, mul_add_e_f64s, reduce_sum_f64s,
-    m64s, greater_than_f64s, less_than_or_equal_f64s, equal_f64s, select_f64s);
+lanes!(
+    f32,
+    f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s,
+    splat_f32s,
+    add_f32s,
+    mul_add_e_f32s,
+    reduce_sum_f32s,
+    m32s,
+    greater_than_f32s,
+    less_than_or_equal_f32s,
+    equal_f32s,
+    select_f32s
+);
+lanes!(
+    f64,
+    f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s,
+    splat_f64s,
+    add_f64s,
+    mul_add_e_f64s,
+    reduce_sum_f64s,
+    m64s,
+    greater_than_f64s,
+    less_than_or_equal_f64s,
+    equal_f64s,
+    select_f64s
+);
