@@ -3,13 +3,14 @@
 //! Data flows one way, and a module imports only from those after it:
 //!
 //! ```text
-//! cli -> report -> exec -> stage -> plots -> table -> results -> algorithms -> fl -> models -> data -> engine -> store -> base
+//! cli -> report -> exec -> stage -> plots -> table -> results -> attacks -> algorithms -> fl -> models -> data -> engine -> store -> base
 //!        spec -> plan (these two import nothing but base)
 //! ```
 //!
 //! [`ARCHITECTURE.md`](https://docs.rs/crate/pflpipe) describes each part.
 
 pub mod algorithms;
+pub mod attacks;
 pub mod base;
 pub mod catalog;
 pub mod cli;

@@ -7,7 +7,8 @@ use crate::base::numerics::low_rank::Spectrum;
 use crate::engine::tape::{Graph, Loss, StepTape, cross_entropy};
 use crate::engine::{Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Batch, Client, Description, Exposed, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded,
+    Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::*;
@@ -240,6 +241,12 @@ impl Algorithm for FedKd {
 
     fn traffic(&self, _: &Layout, upload: &mut Compressed, _: &Model) -> Traffic {
         Traffic { down: upload.floats, up: upload.floats }
+    }
+
+    /// The student, out of its factors.
+    fn exposes(&self, server: &Server<Sent>, started: &Model, upload: &Uploaded<Compressed>) -> Exposed {
+        let before = server.state.0.as_ref().unwrap_or(&server.global.params);
+        Exposed::of(started.net.layout(), |_| true, before, &upload.extra.student)
     }
 
     fn setup(&self, world: &World, _: &mut Server<Sent>, clients: &mut [Client<Apprentice>]) -> Outcome<()> {

@@ -29,6 +29,8 @@ pub enum Purpose {
     Partition,
     /// How a client's samples are split into training and test sets.
     Split,
+    /// What an observer of a finished training guesses.
+    Attack,
 }
 
 impl Purpose {
@@ -43,6 +45,7 @@ impl Purpose {
             Self::Initialisation => "initialisation",
             Self::Partition => "partition",
             Self::Split => "split",
+            Self::Attack => "attack",
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::arena::Arena;
 use super::batch::Batch;
 use super::objective::Objective;
+use super::observe::Exposed;
 use super::parties::{Client, Server, Uploaded};
 use super::state::State;
 use super::trainer::Trainer;
@@ -208,6 +209,11 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     /// A stage fault.
     fn distribute(&self, arena: &mut Arena<'_, Self>, uploads: &[Uploaded<Self::Upload>]) -> Outcome<()> {
         Ok(())
+    }
+    /// What an upload shows of the parameters of a client's model to the server, which knows the model from which the client `started`.
+    /// By default what `averaged` names.
+    fn exposes(&self, server: &Server<Self::Server>, started: &Model, upload: &Uploaded<Self::Upload>) -> Exposed {
+        Exposed::of(server.global.net.layout(), |layer| self.averaged(layer), &started.params, &upload.model.params)
     }
     /// Work after the last round (FedBABU fine-tunes everybody). Returns whether there was any; then all are evaluated once more.
     ///

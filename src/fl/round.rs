@@ -20,6 +20,7 @@ use super::checkpoint::{self, Snapshot};
 use super::evaluate::measure;
 use super::history::{Evaluation, History, Status};
 use super::newcomers;
+use super::observe::Observable;
 use super::parties::{Client, Server, Uploaded};
 use super::settings::TrainLoss;
 use super::state::{Collect, Leaf};
@@ -93,7 +94,7 @@ pub struct Simulated {
 }
 
 /// An algorithm ready to run, without its types.
-pub trait Simulation: Send + Sync {
+pub trait Simulation: Observable + Send + Sync {
     /// Runs the whole simulation.
     ///
     /// # Errors
@@ -113,14 +114,14 @@ impl<A: Algorithm> Simulation for A {
 }
 
 /// A simulation under way.
-struct Run<'a, A: Algorithm> {
-    algorithm: &'a A,
-    world: &'a World,
-    monitor: &'a mut dyn Monitor,
-    server: Server<A::Server>,
-    clients: Vec<Client<A::Client>>,
-    books: Books,
-    round: u64,
+pub(super) struct Run<'a, A: Algorithm> {
+    pub(super) algorithm: &'a A,
+    pub(super) world: &'a World,
+    pub(super) monitor: &'a mut dyn Monitor,
+    pub(super) server: Server<A::Server>,
+    pub(super) clients: Vec<Client<A::Client>>,
+    pub(super) books: Books,
+    pub(super) round: u64,
 }
 
 /// What is counted along the way; part of every checkpoint.
@@ -137,7 +138,7 @@ pub(super) struct Books {
 }
 
 impl<'a, A: Algorithm> Run<'a, A> {
-    fn start(algorithm: &'a A, world: &'a World, monitor: &'a mut dyn Monitor) -> Outcome<Self> {
+    pub(super) fn start(algorithm: &'a A, world: &'a World, monitor: &'a mut dyn Monitor) -> Outcome<Self> {
         let mut server = Server { global: world.initial.clone(), state: A::Server::default() };
         let client = |id| Client { id, model: world.initial.clone(), state: A::Client::default(), participations: 0, seconds: [0.0; 2] };
         let mut clients: Vec<_> = (0..world.clients()).map(client).collect();
@@ -185,7 +186,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         Ok(Simulated { history: self.books.history, global: self.server.global, last })
     }
 
-    fn one_round(&mut self) -> Outcome<()> {
+    pub(super) fn one_round(&mut self) -> Outcome<()> {
         let (algorithm, world, round) = (self.algorithm, self.world, self.round);
         let settings = &world.settings;
         let nominal = settings.nominal_cohort(world.clients());
@@ -250,11 +251,11 @@ impl<'a, A: Algorithm> Run<'a, A> {
         Ok(())
     }
 
-    fn arena<'b>(&'b mut self, round: u64, cohort: &'b [usize], phase: Phase) -> Arena<'b, A> {
+    pub(super) fn arena<'b>(&'b mut self, round: u64, cohort: &'b [usize], phase: Phase) -> Arena<'b, A> {
         Arena::new(self.world, &mut self.server, &mut self.clients, round, cohort, phase)
     }
 
-    fn receive(&mut self, round: u64, cohort: &[usize]) -> Outcome<()> {
+    pub(super) fn receive(&mut self, round: u64, cohort: &[usize]) -> Outcome<()> {
         let algorithm = self.algorithm;
         let mut arena = self.arena(round, cohort, Phase::Receive);
         let ids = arena.ids(algorithm.receives());
@@ -264,7 +265,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         Ok(())
     }
 
-    fn evaluate(&mut self, when: When, round: u64, due: bool, cohort: &[usize]) -> Outcome<()> {
+    pub(super) fn evaluate(&mut self, when: When, round: u64, due: bool, cohort: &[usize]) -> Outcome<()> {
         if self.algorithm.evaluates() != when {
             return Ok(());
         }
@@ -299,7 +300,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
     }
 
     /// Books the training phase: participations, simulated seconds, loss.
-    fn train_accounts(&mut self, tally: Tally, cohort: &[usize]) {
+    pub(super) fn train_accounts(&mut self, tally: Tally, cohort: &[usize]) {
         let (world, round) = (self.world, self.round);
         self.books.gradients += tally.gradients;
         self.books.running = if tally.loss.is_finite() { (tally.loss, tally.rows) } else { (0.0, 0) };
@@ -316,7 +317,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
     }
 
     /// The uploads that arrive in time, in the order of ids, with their weights.
-    fn accept(&mut self, uploads: Vec<Uploaded<A::Upload>>, cohort: &[usize]) -> Outcome<Vec<Uploaded<A::Upload>>> {
+    pub(super) fn accept(&mut self, uploads: Vec<Uploaded<A::Upload>>, cohort: &[usize]) -> Outcome<Vec<Uploaded<A::Upload>>> {
         let settings = &self.world.settings;
         let arriving = self.world.streams.accepted(self.round, cohort.len(), settings.arriving(cohort.len()));
         let arrived: Vec<usize> = arriving.iter().map(|position| cohort[*position]).collect();

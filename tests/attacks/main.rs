@@ -1,0 +1,3 @@
+//! Attacks: numerics against PyTorch, and that they work where they should and nowhere else.
+
+mod numerics;
