@@ -7,7 +7,8 @@ use crate::engine::update::{Correction, add_scaled};
 use crate::engine::{Entry, Layout, Model, Params};
 use crate::fl::algorithm::Who;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Client, Description, Exposed, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Arena, Client, Description, Exposed, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor,
+    World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -105,6 +106,10 @@ impl Algorithm for FedMtl {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("couples all models through their correlations and makes no mean of them")
     }
 
     fn shared(&self, _: &Entry) -> bool {

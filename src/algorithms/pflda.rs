@@ -7,8 +7,8 @@ use crate::engine::tape::cross_entropy;
 use crate::engine::update::{Correction, distance};
 use crate::engine::{Entry, Layout, Model, Part, Parts};
 use crate::fl::{
-    Aggregation, Algorithm, Client, Description, Exposed, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor,
-    World,
+    Aggregation, Algorithm, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -73,6 +73,10 @@ impl Algorithm for PflDa {
             ],
             revision: 2,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("sends a second head beside its model")
     }
 
     fn shared(&self, _: &Entry) -> bool {

@@ -3,10 +3,12 @@
 //! An observer starts from a snapshot or from the beginning, and the rounds up to the observed one are the training's own. It is a
 //! curious server: it knows what it sent and received, and the recipe of the local training.
 
-use super::algorithm::{Algorithm, When, Who};
+use super::algorithm::{Aggregation, Algorithm, When, Who};
 use super::arena::Phase;
 use super::batch::{Order, Pass};
+use super::between;
 use super::history::Status;
+use super::intervention::Place;
 use super::parties::{Client, Server, Uploaded};
 use super::round::{Monitor, Run};
 use super::trainer::Trainer;
@@ -43,7 +45,7 @@ impl Exposed {
 
 /// What the observer has of one client in a round.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct Glimpse {
     /// The client's id.
     pub client: usize,
     /// The model before the round: what was sent stands there as the client had it, the rest as the server has it.
@@ -119,7 +121,7 @@ pub trait Observable {
     ///
     /// # Errors
     /// A stage fault from a hook, a storage fault from the monitor, or `Interrupted`.
-    fn observe(&self, world: &World, monitor: &mut dyn Monitor, round: u64) -> Outcome<Observed<Sent>>;
+    fn observe(&self, world: &World, monitor: &mut dyn Monitor, round: u64) -> Outcome<Observed<Glimpse>>;
     /// How the models that clients are evaluated with answer their samples when `round` rounds are done, and, as the view `global`, how
     /// the server's model does where clients send all of it.
     ///
@@ -129,7 +131,7 @@ pub trait Observable {
 }
 
 impl<A: Algorithm> Observable for A {
-    fn observe(&self, world: &World, monitor: &mut dyn Monitor, round: u64) -> Outcome<Observed<Sent>> {
+    fn observe(&self, world: &World, monitor: &mut dyn Monitor, round: u64) -> Outcome<Observed<Glimpse>> {
         let mut run = Run::start(self, world, monitor)?;
         if let Some(round) = run.reach(round)? {
             return Ok(Observed::Diverged(round));
@@ -162,8 +164,8 @@ impl<A: Algorithm> Run<'_, A> {
         })
     }
 
-    /// The first half of a round, up to the uploads that arrive.
-    fn sent(&mut self) -> Outcome<Vec<Sent>> {
+    /// The first half of a round, up to the uploads that arrive, with what threats and the clients' own privacy make of them.
+    fn sent(&mut self) -> Outcome<Vec<Glimpse>> {
         let (algorithm, round) = (self.algorithm, self.round);
         let settings = &self.world.settings;
         let nominal = settings.nominal_cohort(self.world.clients());
@@ -183,7 +185,12 @@ impl<A: Algorithm> Run<'_, A> {
         let uploads = algorithm.train_phase(&mut arena)?;
         let tally = arena.tally;
         self.train_accounts(tally, &cohort);
-        let uploads = self.accept(uploads, &cohort)?;
+        let mut uploads = self.accept(uploads, &cohort)?;
+        if let Some(averaged) = self.averaged.as_ref().filter(|_| !uploads.is_empty()) {
+            let (rounds, clients) = (self.world.settings.rounds, self.world.clients());
+            let context = Aggregation { round, rounds, clients, nominal, cohort: &cohort };
+            between::sent(averaged, self.world, &mut self.memories, &context, &self.server.global, &mut uploads, Place::Privacy)?;
+        }
         let (server, world) = (&self.server, self.world);
         let sent = |upload: &Uploaded<A::Upload>| {
             let id = upload.client;
@@ -202,7 +209,7 @@ impl<A: Algorithm> Run<'_, A> {
                 before.buffers = started[id].buffers.clone();
                 after.buffers = upload.model.buffers.clone();
             }
-            Sent { client: id, before, after, sent: exposed.sent, rate, epochs }
+            Glimpse { client: id, before, after, sent: exposed.sent, rate, epochs }
         };
         Ok(uploads.iter().map(sent).collect())
     }
