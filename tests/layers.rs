@@ -19,7 +19,7 @@ const BELOW: [(&str, &[&str]); 18] = [
     ("algorithms", &["fl", "models", "data", "engine", "base", "spec::catalog"]),
     ("attacks", &["fl", "data", "engine", "base"]),
     ("results", &["base"]),
-    ("table", &["results", "fl", "base"]),
+    ("table", &["results", "attacks", "fl", "base"]),
     ("plots", &["results", "base"]),
     ("report", &["plots", "table", "results", "base"]),
     ("stage", &["attacks", "algorithms", "fl", "models", "data", "engine", "store", "base"]),

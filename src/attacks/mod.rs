@@ -7,6 +7,7 @@ pub mod dlg;
 pub mod findings;
 pub mod inverting;
 pub mod labels;
+pub mod leak;
 pub mod matching;
 pub mod membership;
 pub mod picture;

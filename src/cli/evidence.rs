@@ -5,10 +5,11 @@
 use super::annotate;
 use super::gather::{self, Found};
 use super::load::Project;
+use crate::attacks::Findings;
 use crate::fl::History;
 use crate::fl::history::Status;
 use crate::plan::{Decision, Plan};
-use crate::plots::{self, Bubbles, Critical, Curves, Front, Point, Series, Spot, Strip, Strips};
+use crate::plots::{self, Bubbles, Critical, Curves, Front, Picture, Point, Series, Spot, Strip, Strips};
 use crate::report::Figure;
 use crate::spec::Table as Layout;
 use crate::store::Store;
@@ -30,6 +31,10 @@ pub(super) const KINDS: [(&str, &str); 6] = [
 const POINTS: usize = 160;
 /// No row of a strip plot has more clients than these.
 const CLIENTS: usize = 150;
+/// No more attacks than these are shown with pictures.
+const ATTACKS: usize = 40;
+/// No more pictures of one attack than these are shown.
+const PICTURES: usize = 8;
 /// No more partitions than these are drawn.
 const PARTITIONS: usize = 6;
 
@@ -290,6 +295,43 @@ fn told(table: &Table, layout: &Layout, plan: &Plan, found: &[Found], store: &St
                 gradients: evaluation.gradient_evaluations as f64,
             });
         }
+    }
+    all
+}
+
+/// Originals beside reconstructions of the attacks that are there; the first clients of the first attacks.
+pub(super) fn reconstructions(plan: &Plan, decisions: &[Decision], store: &Store) -> Vec<Figure> {
+    let mut all = Vec::new();
+    for (node, decision) in plan.nodes.iter().zip(decisions).filter(|(node, _)| node.kind == "attack") {
+        let Decision::Cached { outputs, .. } = decision else { continue };
+        let tree = outputs.get("images").and_then(|digest| store.tree(digest).ok()).unwrap_or_default();
+        let findings = outputs.get("metrics").and_then(|digest| store.read(digest).ok());
+        let findings: Option<Findings> = findings.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(findings) = findings.filter(|_| !tree.is_empty() && all.len() < ATTACKS) else { continue };
+        let mut pictures: Vec<(usize, String, Picture)> = Vec::new();
+        for (name, object) in &tree {
+            let id = name.trim_start_matches("client-").split(['-', '.']).next().and_then(|id| id.parse().ok());
+            let (Some(client), Ok(png)) = (id, store.read(object)) else { continue };
+            let psnr = findings.clients.iter().find(|of| of.client == client).and_then(|of| of.values.get("psnr"));
+            let words = format!("client {client}{}", psnr.map_or_else(String::new, |psnr| format!(": {psnr:.1} dB")));
+            pictures.push((client, name.clone(), Picture { png, words }));
+        }
+        pictures.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        pictures.truncate(PICTURES);
+        let pictures: Vec<Picture> = pictures.into_iter().map(|(_, _, picture)| picture).collect();
+        let label = node.label();
+        let name: String = label.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+        let of = |metric: &str| findings.value(metric, "mean").map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+        let caption = format!(
+            "{} after {} rounds: PSNR {} dB, SSIM {}, mean over {} clients.",
+            findings.attack,
+            findings.round,
+            of("psnr"),
+            of("ssim"),
+            findings.clients.len()
+        );
+        let name = format!("reconstruction-{}", name.trim_end_matches('-'));
+        all.push(Figure { name, caption, svg: plots::pictures(&label, &pictures) });
     }
     all
 }

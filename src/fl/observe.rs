@@ -3,7 +3,7 @@
 //! An observer starts from a snapshot or from the beginning, and the rounds up to the observed one are the training's own. It is a
 //! curious server: it knows what it sent and received, and the recipe of the local training.
 
-use super::algorithm::{Aggregation, Algorithm, When, Who};
+use super::algorithm::{Aggregation, Algorithm, Sends, When, Who};
 use super::arena::Phase;
 use super::batch::{Order, Pass};
 use super::between;
@@ -67,6 +67,8 @@ pub enum Observed<T> {
     Clients(Vec<T>),
     /// The training diverged after so many rounds, before the observed one.
     Diverged(u64),
+    /// There is nothing to look at: why, as the rest of a sentence that begins with the algorithm.
+    Nothing(&'static str),
 }
 
 /// How a model answers one sample.
@@ -136,7 +138,17 @@ impl<A: Algorithm> Observable for A {
         if let Some(round) = run.reach(round)? {
             return Ok(Observed::Diverged(round));
         }
-        run.sent().map(Observed::Clients)
+        if world.interventions.iter().any(|intervention| intervention.place() == Place::Secure) {
+            return Ok(Observed::Nothing("sums uploads securely, so that nobody sees a single one"));
+        }
+        let glimpses = run.sent()?;
+        if glimpses.iter().all(|glimpse| glimpse.sent.is_empty()) {
+            let (Sends::Other(reason) | Sends::Models(reason)) = self.sends() else {
+                return Ok(Observed::Nothing("sends no parameters of its model"));
+            };
+            return Ok(Observed::Nothing(reason));
+        }
+        Ok(Observed::Clients(glimpses))
     }
     fn examine(&self, world: &World, monitor: &mut dyn Monitor, round: u64) -> Outcome<Observed<Examined>> {
         let mut run = Run::start(self, world, monitor)?;
@@ -219,6 +231,10 @@ impl<A: Algorithm> Run<'_, A> {
         let (algorithm, round) = (self.algorithm, self.round);
         if algorithm.evaluates() == When::AfterReceive {
             self.receive(round, &[])?;
+        }
+        if round == self.world.settings.rounds {
+            let mut arena = self.arena(round, &[], Phase::Finish);
+            algorithm.finish(&mut arena)?;
         }
         let whole = self.world.layout().entries.iter().all(|entry| algorithm.averaged(entry));
         let views = algorithm.views();

@@ -8,7 +8,7 @@ use crate::base::{Fault, ObjectRef, Outcome, memory};
 use crate::data::partition::Partition;
 use crate::fl::checkpoint::Snapshot;
 use crate::fl::round::Monitor;
-use crate::fl::{History, Seeded, Settings, World};
+use crate::fl::{History, Seeded, Settings, Simulation, World};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,22 +20,7 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
         return Err(Fault::device(format!("trainings do not run on `{}`", task.device)).help("use `--device cpu`"));
     }
     let store = host.store();
-    let stored_model = store.read(&input(task, "model", "model")?)?;
-    let initial = model::load(&stored_model).at(|| "model")?;
-    let data = dataset::load(host, &store.tree(&input(task, "partition", "data")?)?).at(|| "data set")?;
-    if (data.shape(), data.classes()) != (initial.net.input(), initial.net.classes()) {
-        return Err(Fault::stage("the model was made for another data set than the partition")
-            .help("give the model and the partition the same `data`"));
-    }
-    let partition = Partition::from_bytes(&store.read(&input(task, "partition", "clients")?)?).at(|| "partition")?;
-    partition.fits(data.len(), data.classes())?;
-    // A model and a copy of its parameters for each client, and what each thread trains with.
-    let models = 2 * partition.clients().len() as u64 + 3 * host.budget().total() as u64;
-    memory::demand(initial.params.len() as u64 * 4 * models, &format!("a simulation of {} clients", partition.clients().len()))?;
-    let (settings, algorithm_params) = settings(&task.params)?;
-    let algorithm = algorithms.build(&algorithm_params)?;
-    let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
-    let world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
+    let (world, algorithm, stored_model) = assemble(task, "", &task.params, host, algorithms)?;
 
     let mut monitor = StageMonitor { task, host, saved: Instant::now(), objects: Vec::new(), may_extend: !algorithm.horizon() };
     let simulated = algorithm.simulate(&world, &mut monitor)?;
@@ -45,6 +30,36 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     outputs.insert("checkpoint".to_owned(), store.put_tree(&put(&simulated.last, |bytes| store.put(bytes))?)?);
     store.drop_checkpoint(&task.key);
     Ok(outputs)
+}
+
+/// The simulation that the parameters of a training describe, with its algorithm and the stored initial model. The inputs are the task's
+/// slots with `prefix` before their names.
+pub(super) fn assemble(
+    task: &Task,
+    prefix: &str,
+    params: &Map<String, Value>,
+    host: &dyn Host,
+    algorithms: &Algorithms,
+) -> Outcome<(World, Box<dyn Simulation>, Vec<u8>)> {
+    let store = host.store();
+    let slot = |name: &str, output: &str| input(task, &format!("{prefix}{name}"), output);
+    let stored_model = store.read(&slot("model", "model")?)?;
+    let initial = model::load(&stored_model).at(|| "model")?;
+    let data = dataset::load(host, &store.tree(&slot("partition", "data")?)?).at(|| "data set")?;
+    if (data.shape(), data.classes()) != (initial.net.input(), initial.net.classes()) {
+        return Err(Fault::stage("the model was made for another data set than the partition")
+            .help("give the model and the partition the same `data`"));
+    }
+    let partition = Partition::from_bytes(&store.read(&slot("partition", "clients")?)?).at(|| "partition")?;
+    partition.fits(data.len(), data.classes())?;
+    // A model and a copy of its parameters for each client, and what each thread trains with.
+    let models = 2 * partition.clients().len() as u64 + 3 * host.budget().total() as u64;
+    memory::demand(initial.params.len() as u64 * 4 * models, &format!("a simulation of {} clients", partition.clients().len()))?;
+    let (settings, algorithm_params) = settings(params)?;
+    let algorithm = algorithms.build(&algorithm_params)?;
+    let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
+    let world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
+    Ok((world, algorithm, stored_model))
 }
 
 /// The simulation's settings and the algorithm's parameters among the stage's parameters.
@@ -69,7 +84,7 @@ fn put(snapshot: &Snapshot, put: impl Fn(&[u8]) -> Outcome<ObjectRef>) -> Outcom
     snapshot.parts.iter().map(|(name, bytes)| Ok((name.clone(), put(bytes)?))).collect()
 }
 
-fn read(tree: &BTreeMap<String, ObjectRef>, read: impl Fn(&ObjectRef) -> Outcome<Vec<u8>>) -> Outcome<Snapshot> {
+pub(super) fn read(tree: &BTreeMap<String, ObjectRef>, read: impl Fn(&ObjectRef) -> Outcome<Vec<u8>>) -> Outcome<Snapshot> {
     Snapshot::of(tree.iter().map(|(name, object)| Ok((name.clone(), read(object)?))).collect::<Outcome<_>>()?)
 }
 

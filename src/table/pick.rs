@@ -4,6 +4,7 @@
 
 use super::sample::{Observation, Sample};
 use super::value::{Best, Measure};
+use crate::attacks::{Ending, Findings};
 use crate::fl::History;
 use crate::fl::history::Status;
 
@@ -59,6 +60,12 @@ impl Selector {
 #[must_use]
 pub fn measure(metric: &str) -> Measure {
     let name = bare(metric);
+    if ["psnr", "ssim", "mse"].contains(&name) {
+        return Measure::Loss;
+    }
+    if ["tpr", "advantage"].contains(&name) {
+        return Measure::Fraction;
+    }
     if name.contains("accuracy") || name.contains("auc") {
         Measure::Fraction
     } else if name.contains("loss") {
@@ -68,9 +75,15 @@ pub fn measure(metric: &str) -> Measure {
     }
 }
 
-/// Which value of a metric is the best: the largest accuracy or AUC, the smallest of everything else.
+/// Which value of a metric is the best: the largest accuracy or AUC, the smallest of everything else. What an attack finds is seen from
+/// the side of those who are attacked: the less, the better.
 #[must_use]
 pub fn best(metric: &str) -> Best {
+    match bare(metric) {
+        "mse" => return Best::Max,
+        "auc" | "tpr" | "advantage" | "label_accuracy" => return Best::Min,
+        _ => {}
+    }
     if measure(metric) == Measure::Fraction && !bare(metric).ends_with("_sd") { Best::Max } else { Best::Min }
 }
 
@@ -106,6 +119,22 @@ pub fn pick(history: &History, metric: &str, selector: &Selector, over: Vec<Stri
     };
     let sample = found.map_or(Sample::Missing, |(_, value)| Sample::of(value));
     Observation { over, sample, round: found.and_then(|(round, _)| round), series }
+}
+
+/// What an attack gives for a metric and a selector. Where there is nothing to attack, the sample says so.
+#[must_use]
+pub fn find(findings: &Findings, metric: &str, selector: &str, over: Vec<String>) -> Observation {
+    let sample = match &findings.status {
+        Ending::NotApplicable { .. } => Sample::Inapplicable,
+        Ending::Diverged { .. } => Sample::Diverged,
+        Ending::Completed => findings.value(metric, selector).map_or(Sample::Missing, Sample::of),
+    };
+    Observation {
+        over,
+        sample,
+        round: Some(findings.round),
+        series: sample.value().map(|value| (findings.round, value)).into_iter().collect(),
+    }
 }
 
 /// Whether a metric is something to reach, rather than a spread or a cost.
