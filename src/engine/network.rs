@@ -50,6 +50,10 @@ pub enum Layer {
         stride: (usize, usize),
         /// Zeros added at each border.
         padding: (usize, usize),
+        /// Distance between neighboring elements of the kernel; 1 means none is left out.
+        dilation: (usize, usize),
+        /// Groups of channels that do not see each other.
+        groups: usize,
         /// Whether it has a bias.
         bias: bool,
     },
@@ -71,7 +75,7 @@ pub enum Layer {
     Relu,
     /// Another function of each element.
     Activation(Activation),
-    /// The greatest value of each window; the output size is rounded down.
+    /// The greatest value of each window; the output size is rounded down unless `ceil`.
     MaxPool2d {
         /// Window size.
         kernel: (usize, usize),
@@ -79,6 +83,49 @@ pub enum Layer {
         stride: (usize, usize),
         /// Border that is never the maximum.
         padding: (usize, usize),
+        /// Whether the output size is rounded up instead; every window begins within the image or its border.
+        ceil: bool,
+    },
+    /// The mean of each window; the border counts as zeros.
+    AvgPool2d {
+        /// Window size.
+        kernel: (usize, usize),
+        /// Step between neighboring windows.
+        stride: (usize, usize),
+        /// Zeros added at each border.
+        padding: (usize, usize),
+    },
+    /// The means of as many windows as wanted, evenly spread.
+    AdaptiveAvgPool2d {
+        /// Rows and columns of the output.
+        size: (usize, usize),
+    },
+    /// Normalisation of groups of channels over the pixels of a sample.
+    GroupNorm {
+        /// Module name.
+        name: String,
+        /// Number of groups.
+        groups: usize,
+        /// Added to the variance.
+        eps: f64,
+    },
+    /// Normalisation of the channels of each pixel: of each position of a sequence, or of a vector.
+    LayerNorm {
+        /// Module name.
+        name: String,
+        /// Added to the variance.
+        eps: f64,
+    },
+    /// Numbers of words to rows of a table: a sequence, which is an image of height 1.
+    Embedding {
+        /// Module name.
+        name: String,
+        /// Rows of the table.
+        words: usize,
+        /// Numbers in a row.
+        width: usize,
+        /// The word whose row is 0 and stays so.
+        padding: Option<usize>,
     },
     /// An image to a vector.
     Flatten,
@@ -117,12 +164,21 @@ impl Layer {
     /// A convolution with a square kernel, stride 1, the given padding and a bias.
     #[must_use]
     pub fn conv(name: &str, out: usize, kernel: usize, padding: usize) -> Self {
-        Self::Conv2d { name: name.to_owned(), out, kernel: (kernel, kernel), stride: (1, 1), padding: (padding, padding), bias: true }
+        Self::Conv2d {
+            name: name.to_owned(),
+            out,
+            kernel: (kernel, kernel),
+            stride: (1, 1),
+            padding: (padding, padding),
+            dilation: (1, 1),
+            groups: 1,
+            bias: true,
+        }
     }
     /// A square max-pool whose windows touch and do not overlap.
     #[must_use]
     pub fn pool(size: usize) -> Self {
-        Self::MaxPool2d { kernel: (size, size), stride: (size, size), padding: (0, 0) }
+        Self::MaxPool2d { kernel: (size, size), stride: (size, size), padding: (0, 0), ceil: false }
     }
     /// A dense layer with a bias.
     #[must_use]
@@ -252,6 +308,10 @@ fn label(layer: &Layer) -> String {
         Layer::Relu => "ReLU".to_owned(),
         Layer::Activation(activation) => activation.name().to_owned(),
         Layer::MaxPool2d { .. } => "max-pool".to_owned(),
+        Layer::GroupNorm { name, .. } => format!("group norm `{name}`"),
+        Layer::LayerNorm { name, .. } => format!("layer norm `{name}`"),
+        Layer::Embedding { name, .. } => format!("embedding `{name}`"),
+        Layer::AvgPool2d { .. } | Layer::AdaptiveAvgPool2d { .. } => "average pool".to_owned(),
         Layer::Flatten => "flatten".to_owned(),
         Layer::Linear { name, .. } => format!("dense `{name}`"),
         Layer::Save { name } => format!("save `{name}`"),
