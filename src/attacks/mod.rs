@@ -6,6 +6,7 @@
 pub mod dlg;
 pub mod findings;
 pub mod inverting;
+mod kinds;
 pub mod labels;
 pub mod leak;
 pub mod matching;
@@ -18,6 +19,7 @@ pub mod shadow;
 pub mod similarity;
 
 pub use findings::{Findings, Outcome as Ending};
+pub use kinds::shape;
 pub use matching::{Distance, Seen};
 pub use problem::{Problem, Reconstruction};
 pub use replay::{Replay, Target};

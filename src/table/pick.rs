@@ -56,6 +56,9 @@ impl Selector {
     }
 }
 
+/// The success of an attack: a fraction that a defence keeps small, and no goal of a training.
+const ATTACK: &str = "attack_success";
+
 /// The unit of a metric.
 #[must_use]
 pub fn measure(metric: &str) -> Measure {
@@ -66,7 +69,7 @@ pub fn measure(metric: &str) -> Measure {
     if ["tpr", "advantage"].contains(&name) {
         return Measure::Fraction;
     }
-    if name.contains("accuracy") || name.contains("auc") {
+    if name.contains("accuracy") || name.contains("auc") || name == ATTACK {
         Measure::Fraction
     } else if name.contains("loss") {
         Measure::Loss
@@ -84,7 +87,8 @@ pub fn best(metric: &str) -> Best {
         "auc" | "tpr" | "advantage" | "label_accuracy" => return Best::Min,
         _ => {}
     }
-    if measure(metric) == Measure::Fraction && !bare(metric).ends_with("_sd") { Best::Max } else { Best::Min }
+    let spread = bare(metric).ends_with("_sd") || bare(metric) == ATTACK;
+    if measure(metric) == Measure::Fraction && !spread { Best::Max } else { Best::Min }
 }
 
 /// What a simulation gives for a metric and a selector, labeled by its place on the `over` axes.
@@ -139,7 +143,7 @@ pub fn find(findings: &Findings, metric: &str, selector: &str, over: Vec<String>
 
 /// Whether a metric is something to reach, rather than a spread or a cost.
 fn is_goal(metric: &str) -> bool {
-    measure(metric) != Measure::Count && !bare(metric).ends_with("_sd")
+    measure(metric) != Measure::Count && !bare(metric).ends_with("_sd") && bare(metric) != ATTACK
 }
 
 /// The best value with its round, the first of equals.
@@ -175,6 +179,8 @@ mod tests {
             floats_down: 10 * round,
             floats_up: 0,
             gradient_evaluations: 0,
+            threat: None,
+            figures: BTreeMap::new(),
         });
         History { headline: "global".to_owned(), evaluations: evaluations.collect(), ..History::default() }
     }
@@ -223,6 +229,7 @@ mod tests {
     #[test]
     fn units_and_directions() {
         assert_eq!((measure("personal:test_accuracy"), best("personal:test_accuracy")), (Measure::Fraction, Best::Max));
+        assert_eq!((measure("attack_success"), best("attack_success")), (Measure::Fraction, Best::Min));
         assert_eq!((measure("test_accuracy_sd"), best("test_accuracy_sd")), (Measure::Fraction, Best::Min));
         assert_eq!((measure("train_loss"), best("train_loss")), (Measure::Loss, Best::Min));
         assert_eq!((measure("floats_up"), best("floats_up")), (Measure::Count, Best::Min));
