@@ -1,0 +1,4 @@
+//! Differential privacy of a training.
+
+pub mod accountant;
+pub mod rdp;
