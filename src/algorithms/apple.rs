@@ -7,7 +7,7 @@ use crate::engine::update::add_scaled;
 use crate::engine::{Entry, Layout, Model, Params, Parts};
 use crate::fl::algorithm::Who;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Arena, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -231,6 +231,10 @@ impl Algorithm for Apple {
             ],
             revision: 2,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("shares the core model of each client and makes no mean of them")
     }
 
     fn shared(&self, _: &Entry) -> bool {

@@ -7,7 +7,8 @@ use crate::base::numerics::low_rank::Spectrum;
 use crate::engine::tape::{Graph, Loss, StepTape, cross_entropy};
 use crate::engine::{Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded, Visitor,
+    World,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::*;
@@ -227,6 +228,10 @@ impl Algorithm for FedKd {
             ],
             revision: 2,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("sends the compressed change of a student, not its parameters")
     }
 
     /// The teacher stays; the student travels by itself.

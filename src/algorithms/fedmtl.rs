@@ -6,7 +6,9 @@ use crate::base::Outcome;
 use crate::engine::update::{Correction, add_scaled};
 use crate::engine::{Entry, Layout, Model, Params};
 use crate::fl::algorithm::Who;
-use crate::fl::{Aggregation, Algorithm, Arena, Client, Description, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor, World};
+use crate::fl::{
+    Aggregation, Algorithm, Arena, Client, Description, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, World,
+};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 
@@ -103,6 +105,10 @@ impl Algorithm for FedMtl {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("couples all models through their correlations and makes no mean of them")
     }
 
     fn shared(&self, _: &Entry) -> bool {

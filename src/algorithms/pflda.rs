@@ -7,7 +7,7 @@ use crate::engine::tape::cross_entropy;
 use crate::engine::update::{Correction, distance};
 use crate::engine::{Entry, Layout, Model, Parts};
 use crate::fl::{
-    Aggregation, Algorithm, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded, Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -72,6 +72,10 @@ impl Algorithm for PflDa {
             ],
             revision: 2,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("sends a second head beside its model")
     }
 
     fn shared(&self, _: &Entry) -> bool {

@@ -29,6 +29,14 @@ pub enum Purpose {
     Partition,
     /// How a client's samples are split into training and test sets.
     Split,
+    /// Who is malicious, and what malicious clients draw.
+    Threat,
+    /// What a defence draws.
+    Defence,
+    /// Noise that protects privacy.
+    Privacy,
+    /// Masks and dropouts of secure aggregation.
+    Secure,
 }
 
 impl Purpose {
@@ -43,6 +51,10 @@ impl Purpose {
             Self::Initialisation => "initialisation",
             Self::Partition => "partition",
             Self::Split => "split",
+            Self::Threat => "threat",
+            Self::Defence => "defence",
+            Self::Privacy => "privacy",
+            Self::Secure => "secure",
         }
     }
 }

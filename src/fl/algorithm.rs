@@ -34,6 +34,21 @@ pub enum When {
     AfterTraining,
 }
 
+/// What the clients of an algorithm send: what threats, privacy and defences can act on.
+///
+/// The text of the last two is a predicate that completes "`name` ...".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sends {
+    /// The parameters of `averaged`, of which the server makes a mean, and nothing else.
+    Averaged,
+    /// The same, but the server or other clients also use this, on which no intervention acts.
+    AveragedAnd(&'static str),
+    /// Whole models, of which the server makes no single mean.
+    Models(&'static str),
+    /// No parameters that interventions know.
+    Other(&'static str),
+}
+
 /// Floats that one client and the server exchange in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Traffic {
@@ -111,6 +126,10 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     /// so that it reads the old model means overriding this too.
     fn kept(&self, layer: &Entry) -> bool {
         !(self.shared(layer) && self.receives() == Who::All)
+    }
+    /// What the clients send, and whether the server makes a mean of it.
+    fn sends(&self) -> Sends {
+        Sends::Averaged
     }
     /// Which clients receive.
     fn receives(&self) -> Who {

@@ -6,10 +6,12 @@
 pub mod algorithm;
 pub mod arena;
 pub mod batch;
+mod between;
 pub mod checkpoint;
 pub mod clock;
 pub mod evaluate;
 pub mod history;
+pub mod intervention;
 pub mod meter;
 pub mod newcomers;
 pub mod objective;
@@ -21,10 +23,11 @@ pub mod streams;
 pub mod trainer;
 pub mod world;
 
-pub use algorithm::{Aggregation, Algorithm, Description, Traffic, When, Who};
+pub use algorithm::{Aggregation, Algorithm, Description, Sends, Traffic, When, Who};
 pub use arena::Arena;
 pub use batch::{Batch, Order, Pass};
 pub use history::{Evaluation, History, Status};
+pub use intervention::{Exchange, Intervention, Memory, Needs, Place, Sent, Trial};
 pub use objective::Objective;
 pub use parties::{Client, Server, Uploaded};
 pub use round::{Monitor, Simulation};

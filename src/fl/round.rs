@@ -9,16 +9,18 @@
 //!     evaluate, where the reference does so after receiving
 //!     train, upload
 //!     evaluate, where the reference does so after training
-//!     lose uploads, refuse late ones; aggregate; distribute
+//!     lose uploads, refuse late ones; let interventions act; aggregate; let interventions act; distribute
 //! checkpoint
 //! receive and evaluate once more; finish (and evaluate); new clients
 //! ```
 
-use super::algorithm::{Aggregation, Algorithm, When, Who};
+use super::algorithm::{Aggregation, Algorithm, Sends, When, Who};
 use super::arena::{Arena, Phase, sorted};
+use super::between::{self, Averaged};
 use super::checkpoint::{self, Snapshot};
 use super::evaluate::measure;
 use super::history::{Evaluation, History, Status};
+use super::intervention::{self, Memory, Needs};
 use super::newcomers;
 use super::parties::{Client, Server, Uploaded};
 use super::settings::TrainLoss;
@@ -28,6 +30,7 @@ use super::trainer::Tally;
 use super::world::World;
 use crate::base::{Fault, FaultKind, Outcome};
 use crate::engine::Model;
+use std::collections::BTreeMap;
 
 /// What surrounds a simulation: checkpoints, progress, interrupts, inspection. All but `stopping` have empty defaults.
 #[expect(unused_variables, reason = "the defaults do nothing")]
@@ -101,6 +104,8 @@ pub trait Simulation: Send + Sync {
     fn simulate(&self, world: &World, monitor: &mut dyn Monitor) -> Outcome<Simulated>;
     /// Whether the number of rounds enters the updates.
     fn horizon(&self) -> bool;
+    /// What the clients send.
+    fn sends(&self) -> Sends;
 }
 
 impl<A: Algorithm> Simulation for A {
@@ -109,6 +114,9 @@ impl<A: Algorithm> Simulation for A {
     }
     fn horizon(&self) -> bool {
         Algorithm::horizon(self)
+    }
+    fn sends(&self) -> Sends {
+        Algorithm::sends(self)
     }
 }
 
@@ -119,6 +127,10 @@ struct Run<'a, A: Algorithm> {
     monitor: &'a mut dyn Monitor,
     server: Server<A::Server>,
     clients: Vec<Client<A::Client>>,
+    /// What each intervention remembers.
+    memories: Vec<Memory>,
+    /// The layers between which interventions act; absent where none does.
+    averaged: Option<Averaged>,
     books: Books,
     round: u64,
 }
@@ -138,16 +150,21 @@ pub(super) struct Books {
 
 impl<'a, A: Algorithm> Run<'a, A> {
     fn start(algorithm: &'a A, world: &'a World, monitor: &'a mut dyn Monitor) -> Outcome<Self> {
+        intervention::check(world, A::describe().name, algorithm.sends())?;
         let mut server = Server { global: world.initial.clone(), state: A::Server::default() };
         let client = |id| Client { id, model: world.initial.clone(), state: A::Client::default(), participations: 0, seconds: [0.0; 2] };
         let mut clients: Vec<_> = (0..world.clients()).map(client).collect();
         algorithm.setup(world, &mut server, &mut clients)?;
         let mut books = Books::default();
         books.history.headline = algorithm.views().last().copied().unwrap_or_default().to_owned();
-        let mut run = Self { algorithm, world, monitor, server, clients, books, round: 0 };
+        books.history.attackers = world.attackers();
+        let memories = vec![Memory::default(); world.interventions.len()];
+        let acting = world.interventions.iter().any(|intervention| intervention.needs() != Needs::Nothing);
+        let averaged = acting.then(|| Averaged::of(algorithm, world));
+        let mut run = Self { algorithm, world, monitor, server, clients, memories, averaged, books, round: 0 };
         match run.monitor.resume()? {
             Some(snapshot) if snapshot.round <= world.settings.rounds => {
-                run.books = checkpoint::restore(&snapshot, algorithm, &mut run.server, &mut run.clients)?;
+                run.books = checkpoint::restore(&snapshot, algorithm, &mut run.server, &mut run.clients, &mut run.memories)?;
                 run.round = snapshot.round;
             }
             _ => {
@@ -204,16 +221,27 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let done = round + 1;
         self.evaluate(When::AfterTraining, done, done.is_multiple_of(settings.eval_every) || done == settings.rounds, &cohort)?;
 
-        let uploads = self.accept(uploads, &cohort)?;
+        let mut uploads = self.accept(uploads, &cohort)?;
+        let mut context = Aggregation { round, rounds: settings.rounds, clients: world.clients(), nominal, cohort: &cohort };
+        self.transmit(&uploads, &cohort);
+        let arrived = uploads.len();
+        if let Some(averaged) = self.averaged.as_ref().filter(|_| arrived > 0) {
+            between::sent(averaged, world, &mut self.memories, &context, &self.server.global, &mut uploads)?;
+            // What is refused was never asked for: sums that are divided by a constant count stay means.
+            context.nominal = nominal.saturating_sub(arrived - uploads.len()).max(1);
+        }
         if uploads.is_empty() {
-            self.note(format!("round {}: no upload arrived, so the server kept its state", round + 1));
+            let why = if arrived == 0 { "no upload arrived" } else { "every upload was refused" };
+            self.note(format!("round {}: {why}, so the server kept its state", round + 1));
         } else {
-            let context = Aggregation { round, rounds: settings.rounds, clients: world.clients(), nominal, cohort: &cohort };
+            let before = self.averaged.is_some().then(|| self.server.global.clone());
             let mut arena = self.arena(round, &cohort, Phase::Aggregate);
             arena.serve(|trainer, server| algorithm.aggregate(trainer, server, &uploads, &context))?;
             let tally = arena.tally;
             self.books.gradients += tally.gradients;
-            self.transmit(&uploads, &cohort);
+            if let Some((averaged, before)) = self.averaged.as_ref().zip(before) {
+                between::aggregated(averaged, world, &mut self.memories, &context, &before, &mut self.server.global)?;
+            }
             let mut arena = self.arena(round, &cohort, Phase::Distribute);
             algorithm.distribute(&mut arena, &uploads)?;
             let tally = arena.tally;
@@ -271,7 +299,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let algorithm = self.algorithm;
         if due {
             let mut arena = self.arena(round, cohort, Phase::Evaluate);
-            let (views, full) = measure(algorithm, &mut arena)?;
+            let (views, full, threat) = measure(algorithm, &mut arena)?;
             let (sum, rows) = self.books.running;
             let running = (rows > 0).then(|| sum / rows as f64);
             let train_loss = match self.world.settings.train_loss {
@@ -287,6 +315,8 @@ impl<'a, A: Algorithm> Run<'a, A> {
                 floats_down: self.books.floats_down,
                 floats_up: self.books.floats_up,
                 gradient_evaluations: self.books.gradients,
+                threat,
+                figures: self.figures(round),
             });
         } else {
             let mut arena = self.arena(round, cohort, Phase::Evaluate);
@@ -296,6 +326,12 @@ impl<'a, A: Algorithm> Run<'a, A> {
         // Measured or not, evaluating leaves its mark, so that results do not depend on how often it is done.
         self.clients.iter_mut().for_each(|client| algorithm.evaluation_effect(client));
         Ok(())
+    }
+
+    /// What interventions say of the rounds so far.
+    fn figures(&self, round: u64) -> BTreeMap<String, f64> {
+        let said = self.world.interventions.iter().zip(&self.memories).flat_map(|(i, memory)| i.figures(self.world, round, memory));
+        said.filter(|(_, value)| value.is_finite()).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// Books the training phase: participations, simulated seconds, loss.
@@ -356,7 +392,8 @@ impl<'a, A: Algorithm> Run<'a, A> {
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        checkpoint::take(self.round, self.algorithm, &self.world.initial, &mut self.server, &mut self.clients, &self.books)
+        let (server, clients, memories) = (&mut self.server, &mut self.clients, &mut self.memories);
+        checkpoint::take(self.round, self.algorithm, &self.world.initial, server, clients, memories, &self.books)
     }
 
     fn inspect(&mut self) {

@@ -18,6 +18,10 @@ pub struct Trainer<'a> {
     pub(super) worker: &'a mut Worker,
     pub(super) at: Moment,
     pub(super) first_pass: u64,
+    /// Gradients that interventions have seen.
+    pub(super) steps: u64,
+    /// Whether what it computes is a client's training.
+    pub(super) trains: bool,
     pub(super) epochs: u64,
     pub(super) rate: f64,
     pub(super) position: Option<usize>,
@@ -207,6 +211,9 @@ impl<'a> Trainer<'a> {
             }
             world.data.gather(&chosen, &mut batch.x);
             world.data.gather_labels(&chosen, &mut batch.y);
+            if pass.order != Order::Test {
+                world.interventions.iter().for_each(|intervention| intervention.poison(self.at, &mut batch));
+            }
             result = visit(self, &mut batch);
             if result.is_err() {
                 break;
@@ -319,6 +326,7 @@ impl<'a> Trainer<'a> {
                 engine.differentiate(&mut branches, &mut grads[..count], |graphs| loss(graphs, &batch.y))?
             }
         };
+        self.intervene(models.len(), batch.rows());
         self.tally.loss += f64::from(loss) * batch.rows() as f64;
         self.tally.rows += (batch.rows() * losses) as u64;
         self.tally.gradients += models.len() as u64;
@@ -326,6 +334,18 @@ impl<'a> Trainer<'a> {
             self.count(model, batch.rows(), if parts.base() { batch.rows() } else { 0 });
         }
         Ok(loss)
+    }
+
+    /// Lets interventions change the gradients of a step.
+    fn intervene(&mut self, models: usize, rows: usize) {
+        if !self.trains || self.world.interventions.is_empty() {
+            return;
+        }
+        let at = Moment { pass: self.first_pass + self.steps, ..self.at };
+        self.steps += 1;
+        for (index, gradient) in self.worker.grads.iter_mut().take(models).enumerate() {
+            self.world.interventions.iter().for_each(|intervention| intervention.gradient(at, index, rows, gradient));
+        }
     }
 
     fn count(&self, model: &Model, forward: usize, backward: usize) {
@@ -408,6 +428,7 @@ impl<'a> Trainer<'a> {
         self.tally.gradients += 1;
         let width = model.net.features().max(1);
         let rows = d_features.map_or_else(|| d_logits.map_or(0, |d| d.len() / model.net.classes()), |d| d.len() / width);
+        self.intervene(1, rows);
         self.count(model, 0, if parts.base() { rows } else { 0 });
         Ok(())
     }
