@@ -16,6 +16,7 @@ pub mod meter;
 pub mod newcomers;
 pub mod objective;
 pub mod parties;
+mod per_sample;
 pub mod round;
 pub mod settings;
 pub mod state;
