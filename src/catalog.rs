@@ -4,7 +4,7 @@ use crate::algorithms::Algorithms;
 use crate::fl::history::METRICS;
 use crate::results::published;
 use crate::spec::catalog::{Bound, Catalog, Field, Shape, StageKind, Type, Variant};
-use crate::{data, engine, fl, models};
+use crate::{data, defences, engine, fl, models, threats};
 
 /// The selectors of `value: stage.metric.selector`.
 pub const SELECTORS: &[&str] = &["best", "last", "mean_last(K)", "at_round(K)", "at_best(METRIC)"];
@@ -152,6 +152,8 @@ fn train(algorithms: &Algorithms) -> StageKind {
             "running",
             "How the training loss is measured.",
         ),
+        later("threat", "What malicious clients do.", threats::variants()),
+        later("defence", "What the server does about malicious clients.", defences::variants()),
     ];
     StageKind {
         name: "train",
@@ -162,6 +164,12 @@ fn train(algorithms: &Algorithms) -> StageKind {
         extends: Some("rounds"),
         device_sensitive: true,
     }
+}
+
+/// A choice among variants of which the first, `none`, is the default and keeps the keys from before there was a choice.
+fn later(name: &'static str, doc: &'static str, variants: Vec<Variant>) -> Field {
+    let shape = Shape::default().tagged("kind", "Which one.", variants);
+    Field { introduced: Some(serde_json::json!({"kind": "none"})), ..Field::with(name, Type::Map(shape), "none", doc) }
 }
 
 fn optimizer() -> Shape {
@@ -209,6 +217,9 @@ mod tests {
             }
         }
         params.remove("seed");
+        for name in ["threat", "defence"] {
+            assert_eq!(params.remove(name), Some(json!("none")));
+        }
         assert_eq!(params.remove("optimizer"), Some(json!("sgd")));
         params.insert("rounds".to_owned(), json!(1));
         let settings: Settings = serde_json::from_value(Value::Object(params)).expect("every default fits");

@@ -3,7 +3,7 @@
 //! Data flows one way, and a module imports only from those after it:
 //!
 //! ```text
-//! cli -> report -> exec -> stage -> plots -> table -> results -> algorithms -> fl -> models -> data -> engine -> store -> base
+//! cli -> report -> exec -> stage -> plots -> table -> results -> threats, defences -> algorithms -> fl -> models -> data -> engine -> store -> base
 //!        spec -> plan (these two import nothing but base)
 //! ```
 //!
@@ -14,6 +14,7 @@ pub mod base;
 pub mod catalog;
 pub mod cli;
 pub mod data;
+pub mod defences;
 pub mod engine;
 pub mod exec;
 pub mod fl;
@@ -27,3 +28,4 @@ pub mod spec;
 pub mod stage;
 pub mod store;
 pub mod table;
+pub mod threats;

@@ -4,7 +4,7 @@ use super::algorithm::{Algorithm, Who};
 use super::arena::Arena;
 use super::batch::Batch;
 use super::history::{ClientMeasured, Measured, Threatened};
-use super::intervention::Trial;
+use super::intervention::{Place, Trial};
 use super::parties::{Client, Server};
 use super::settings::TrainLoss;
 use super::trainer::Trainer;
@@ -20,11 +20,12 @@ pub(super) fn measure<A: Algorithm>(algorithm: &A, arena: &mut Arena<'_, A>) -> 
     let ids = arena.ids(Who::All);
     let views = algorithm.views();
     let attackers = arena.world.attackers();
+    let threatened = arena.world.interventions.iter().any(|intervention| intervention.place() == Place::Threat);
     let by_client = arena.each(&ids, |trainer, server, client| {
         algorithm.before_evaluation(trainer, server, client, true)?;
         let measured =
             (0..views.len()).map(|view| measure_client(algorithm, view, trainer, server, client)).collect::<Outcome<Vec<_>>>()?;
-        let honest = !attackers.is_empty() && attackers.binary_search(&client.id).is_err();
+        let honest = threatened && attackers.binary_search(&client.id).is_err();
         let tried = if honest { try_client(algorithm, trainer, server, client)? } else { (0, 0) };
         Ok((measured, tried))
     })?;
@@ -42,7 +43,7 @@ pub(super) fn measure<A: Algorithm>(algorithm: &A, arena: &mut Arena<'_, A>) -> 
     }
     let honest = ids.iter().zip(&by_client).filter(|(id, _)| attackers.binary_search(id).is_err());
     let headline = honest.filter_map(|(id, (views, tried))| Some((*id, *views.last()?, *tried)));
-    let threat = (!attackers.is_empty()).then(|| Threatened::of(headline.collect()));
+    let threat = threatened.then(|| Threatened::of(headline.collect()));
     Ok((measured, train_loss, threat))
 }
 

@@ -203,8 +203,11 @@ impl History {
                     "floats_up" => Some(e.floats_up as f64),
                     "floats_down" => Some(e.floats_down as f64),
                     "gradient_evaluations" => Some(e.gradient_evaluations as f64),
-                    "honest_accuracy" => e.threat.as_ref()?.honest_accuracy,
-                    "honest_accuracy_mean" => e.threat.as_ref()?.honest_accuracy_mean,
+                    // Without a threat everybody is honest.
+                    "honest_accuracy" => e.threat.as_ref().map_or_else(|| e.views.get(view)?.accuracy, |threat| threat.honest_accuracy),
+                    "honest_accuracy_mean" => {
+                        e.threat.as_ref().map_or_else(|| e.views.get(view)?.accuracy_mean, |threat| threat.honest_accuracy_mean)
+                    }
                     "attack_success" => e.threat.as_ref()?.attack_success,
                     _ if e.figures.contains_key(metric) => e.figures.get(metric).copied(),
                     _ => e.views.get(view)?.value(metric),

@@ -9,6 +9,7 @@ use crate::data::partition::Partition;
 use crate::fl::checkpoint::Snapshot;
 use crate::fl::round::Monitor;
 use crate::fl::{History, Seeded, Settings, World};
+use crate::{defences, threats};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,12 +33,15 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     // A model and a copy of its parameters for each client, and what each thread trains with.
     let models = 2 * partition.clients().len() as u64 + 3 * host.budget().total() as u64;
     memory::demand(initial.params.len() as u64 * 4 * models, &format!("a simulation of {} clients", partition.clients().len()))?;
-    let (settings, algorithm_params) = settings(&task.params)?;
+    let Read { settings, algorithm: algorithm_params, threat, defence } = read_params(&task.params)?;
     let algorithm = algorithms.build(&algorithm_params)?;
     let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
-    let world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
+    let mut world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
+    let chosen = [threats::build(&threat, &world)?, defences::build(&defence)?];
+    world = chosen.into_iter().flatten().fold(world, World::with);
 
-    let mut monitor = StageMonitor { task, host, saved: Instant::now(), objects: Vec::new(), may_extend: !algorithm.horizon() };
+    let may_extend = !algorithm.horizon() && !world.interventions.iter().any(|intervention| intervention.horizon());
+    let mut monitor = StageMonitor { task, host, saved: Instant::now(), objects: Vec::new(), may_extend };
     let simulated = algorithm.simulate(&world, &mut monitor)?;
 
     let metrics = serde_json::to_vec(&simulated.history).map_err(|e| Fault::internal(format!("the history has no JSON form: {e}")))?;
@@ -47,13 +51,23 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     Ok(outputs)
 }
 
-/// The simulation's settings and the algorithm's parameters among the stage's parameters.
-fn settings(params: &Map<String, Value>) -> Outcome<(Settings, Map<String, Value>)> {
+/// The stage's parameters, told apart.
+struct Read {
+    settings: Settings,
+    algorithm: Map<String, Value>,
+    threat: Map<String, Value>,
+    defence: Map<String, Value>,
+}
+
+fn read_params(params: &Map<String, Value>) -> Outcome<Read> {
     let mut params = params.clone();
-    let algorithm = match params.remove("algorithm") {
-        Some(Value::Object(algorithm)) => algorithm,
-        other => return Err(Fault::internal(format!("the task's algorithm is {other:?}"))),
+    let mut map = |name: &str| match params.remove(name) {
+        Some(Value::Object(map)) => Ok(map),
+        // A task from before there was a choice.
+        None if name != "algorithm" => Ok(Map::from_iter([("kind".to_owned(), "none".into())])),
+        other => Err(Fault::internal(format!("the task's `{name}` is {other:?}"))),
     };
+    let (algorithm, threat, defence) = (map("algorithm")?, map("threat")?, map("defence")?);
     for slot in ["partition", "model"] {
         params.remove(slot);
     }
@@ -62,7 +76,7 @@ fn settings(params: &Map<String, Value>) -> Outcome<(Settings, Map<String, Value
         params.entry(name).or_insert_with(|| seed.clone());
     }
     let settings = serde_json::from_value(Value::Object(params)).map_err(|e| Fault::internal(format!("the task's settings: {e}")))?;
-    Ok((settings, algorithm))
+    Ok(Read { settings, algorithm, threat, defence })
 }
 
 fn put(snapshot: &Snapshot, put: impl Fn(&[u8]) -> Outcome<ObjectRef>) -> Outcome<BTreeMap<String, ObjectRef>> {

@@ -146,6 +146,8 @@ mod tests {
             floats_down: 10 * round,
             floats_up: 0,
             gradient_evaluations: 0,
+            threat: None,
+            figures: BTreeMap::new(),
         });
         History { headline: "global".to_owned(), evaluations: evaluations.collect(), ..History::default() }
     }
