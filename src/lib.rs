@@ -22,6 +22,7 @@ pub mod fl;
 pub mod models;
 pub mod plan;
 pub mod plots;
+pub mod privacy;
 pub mod report;
 pub mod results;
 pub mod spec;

@@ -163,7 +163,20 @@ pub(super) fn trainer<'a>(
         }
     }
     let epochs = world.clock.epochs(world.streams.as_ref(), Moment { pass: 0, ..at }, settings.local_epochs);
-    Trainer { world, worker, at, first_pass: at.pass, steps: 0, trains: false, epochs, rate, position, tally: Tally::default() }
+    Trainer {
+        world,
+        worker,
+        at,
+        first_pass: at.pass,
+        steps: 0,
+        trains: false,
+        rewound: false,
+        batch_gradients: 0,
+        epochs,
+        rate,
+        position,
+        tally: Tally::default(),
+    }
 }
 
 /// Runs `work` on every job, on this thread and on as many more as the budget has idle; the results stand in the order of `jobs`.

@@ -3,7 +3,7 @@
 //! An intervention never sees an algorithm's types. It acts at four points, and on nothing else:
 //!
 //! 1. on the samples of a client while it makes batches ([`Intervention::poison`]);
-//! 2. on the gradient of a step ([`Intervention::gradient`]);
+//! 2. on the gradient of a step ([`Intervention::sample_clip`], [`Intervention::gradient`]);
 //! 3. on the parameters that the server averages, between their arrival and the aggregation ([`Intervention::sent`]);
 //! 4. on the aggregate ([`Intervention::aggregated`]).
 //!
@@ -125,9 +125,21 @@ pub trait Intervention: Send + Sync {
     /// Changes the batch that a client is about to use in a training, or leaves it alone. It is called for all passes of all
     /// clients but those over test sets.
     fn poison(&self, at: Moment, batch: &mut Batch) {}
+    /// The norm to which the gradient of every single sample is clipped before their mean is taken; absent: gradients are of whole
+    /// batches. Where it is given, clients may train in no other way than by one plain cross-entropy gradient of each shuffled batch.
+    fn sample_clip(&self) -> Option<f32> {
+        None
+    }
     /// Changes the gradient of a batch of `rows` samples of the `index`-th model of a step, flat as the parameters. It is called for
     /// what clients train, not for evaluations and the server's own work; each call of a client in a round has its own `at`.
     fn gradient(&self, at: Moment, index: usize, rows: usize, gradient: &mut [f32]) {}
+    /// Told once a round, after the clients of `cohort` have trained and before anything is aggregated.
+    ///
+    /// # Errors
+    /// A stage fault that names the rule which does not hold.
+    fn trained(&self, world: &World, round: u64, cohort: &[usize], memory: &mut Memory) -> Outcome<()> {
+        Ok(())
+    }
     /// Acts on what arrived: may change parameters and remove uploads, which then count as never sent. A vector that is returned
     /// takes the place of the parameters of every upload, so that it is the aggregate whatever weights the algorithm uses.
     ///

@@ -219,6 +219,9 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let uploads = algorithm.train_phase(&mut arena)?;
         let tally = arena.tally;
         self.train_accounts(tally, &cohort);
+        for (intervention, memory) in world.interventions.iter().zip(&mut self.memories) {
+            intervention.trained(world, round, &cohort, memory)?;
+        }
         let done = round + 1;
         self.evaluate(When::AfterTraining, done, done.is_multiple_of(settings.eval_every) || done == settings.rounds, &cohort)?;
 

@@ -22,6 +22,10 @@ pub struct Trainer<'a> {
     pub(super) steps: u64,
     /// Whether what it computes is a client's training.
     pub(super) trains: bool,
+    /// Whether batches of which there were gradients come again.
+    pub(super) rewound: bool,
+    /// Gradients of the present batch so far.
+    pub(super) batch_gradients: u64,
     pub(super) epochs: u64,
     pub(super) rate: f64,
     pub(super) position: Option<usize>,
@@ -160,6 +164,7 @@ impl<'a> Trainer<'a> {
     /// the global track of Ditto is FedAvg, and its personal one without its pull is local training, bit for bit.
     pub fn rewind(&mut self) {
         self.at.pass = self.first_pass;
+        self.rewound |= self.steps > 0;
     }
     /// Noise for an algorithm.
     pub fn noise(&mut self, kind: NoiseKind, out: &mut [f32]) {
@@ -190,6 +195,7 @@ impl<'a> Trainer<'a> {
 
     fn batches(&mut self, pass: Pass, most: usize, mut visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
         let world = self.world;
+        self.in_order(pass.order)?;
         let shard = world.shard(self.client());
         let mut samples = if pass.order == Order::Test { &shard.test[..] } else { &shard.train[..] };
         if let Order::Window { start, len } | Order::ShuffledWindow { start, len } = pass.order {
@@ -214,6 +220,7 @@ impl<'a> Trainer<'a> {
             if pass.order != Order::Test {
                 world.interventions.iter().for_each(|intervention| intervention.poison(self.at, &mut batch));
             }
+            self.batch_gradients = 0;
             result = visit(self, &mut batch);
             if result.is_err() {
                 break;
@@ -277,6 +284,7 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A stage fault from a custom objective.
     pub fn loss(&mut self, models: &mut [&mut Model], batch: &Batch, objective: &Objective<'_>) -> Outcome<f32> {
+        self.gradients_only()?;
         let tally = self.tally;
         let loss = self.gradients(models, batch, objective, Parts::Nothing);
         self.tally = tally;
@@ -291,6 +299,9 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A stage fault from a custom objective.
     pub fn gradients(&mut self, models: &mut [&mut Model], batch: &Batch, objective: &Objective<'_>, parts: Parts) -> Outcome<f32> {
+        if let Some(norm) = self.sample_clip() {
+            return self.clipped_gradient(models, batch, objective, parts, norm);
+        }
         let Worker { engine, grads, d_logits, zeros, .. } = &mut *self.worker;
         grads.resize_with(grads.len().max(models.len()), Vec::new);
         for (grad, model) in grads.iter_mut().zip(models.iter()) {
@@ -337,7 +348,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Lets interventions change the gradients of a step.
-    fn intervene(&mut self, models: usize, rows: usize) {
+    pub(super) fn intervene(&mut self, models: usize, rows: usize) {
         if !self.trains || self.world.interventions.is_empty() {
             return;
         }
@@ -348,7 +359,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    fn count(&self, model: &Model, forward: usize, backward: usize) {
+    pub(super) fn count(&self, model: &Model, forward: usize, backward: usize) {
         if model.net.input() == self.world.network().input() {
             self.world.meter.count(forward, backward);
         }
@@ -395,6 +406,7 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A stage fault when the batch does not fit the model.
     pub fn forward(&mut self, model: &mut Model, batch: &Batch) -> Outcome<(Vec<f32>, Vec<f32>)> {
+        self.gradients_only()?;
         let engine = &mut self.worker.engine;
         engine.forward(0, model, &batch.x, batch.rows())?;
         let outputs = (engine.features(0).to_vec(), engine.logits(0).to_vec());
@@ -407,6 +419,7 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A stage fault when the batch does not fit the model.
     pub fn embed(&mut self, model: &mut Model, batch: &Batch) -> Outcome<Vec<f32>> {
+        self.gradients_only()?;
         let engine = &mut self.worker.engine;
         engine.forward_base(0, model, &batch.x, batch.rows())?;
         let features = engine.features(0).to_vec();

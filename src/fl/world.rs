@@ -47,6 +47,8 @@ pub struct Worker {
     /// What a module sees in place of a batch.
     pub(super) zeros: Vec<f32>,
     pub(super) batch: super::batch::Batch,
+    /// The gradient of one sample.
+    pub(super) sample: Vec<f32>,
 }
 
 impl World {
