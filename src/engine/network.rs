@@ -106,6 +106,8 @@ pub enum Layer {
         name: String,
         /// Number of groups.
         groups: usize,
+        /// Whether all channels of a group share one weight and one bias.
+        shared: bool,
         /// Added to the variance.
         eps: f64,
     },
@@ -115,6 +117,28 @@ pub enum Layer {
         name: String,
         /// Added to the variance.
         eps: f64,
+    },
+    /// Sets elements to 0 at random in training, and scales up the others.
+    Dropout {
+        /// The probability, at least 0 and below 1.
+        p: f64,
+        /// Whether whole channels of an image are dropped.
+        channels: bool,
+    },
+    /// A convolution of a sequence (an image of height 1), whose weight is (outputs, inputs, length).
+    Conv1d {
+        /// Module name.
+        name: String,
+        /// Output channels.
+        out: usize,
+        /// Length of the kernel.
+        kernel: usize,
+        /// Step between neighboring outputs.
+        stride: usize,
+        /// Zeros added at both ends.
+        padding: usize,
+        /// Whether it has a bias.
+        bias: bool,
     },
     /// Numbers of words to rows of a table: a sequence, which is an image of height 1.
     Embedding {
@@ -174,6 +198,30 @@ impl Layer {
             groups: 1,
             bias: true,
         }
+    }
+    /// A convolution with a square kernel and without a bias.
+    #[must_use]
+    pub fn plain_conv(name: &str, out: usize, kernel: usize, stride: usize, padding: usize) -> Self {
+        Self::Conv2d {
+            name: name.to_owned(),
+            out,
+            kernel: (kernel, kernel),
+            stride: (stride, stride),
+            padding: (padding, padding),
+            dilation: (1, 1),
+            groups: 1,
+            bias: false,
+        }
+    }
+    /// A square max-pool.
+    #[must_use]
+    pub fn max_pool(kernel: usize, stride: usize, padding: usize) -> Self {
+        Self::MaxPool2d { kernel: (kernel, kernel), stride: (stride, stride), padding: (padding, padding), ceil: false }
+    }
+    /// The mean over all pixels of each channel.
+    #[must_use]
+    pub fn mean() -> Self {
+        Self::AdaptiveAvgPool2d { size: (1, 1) }
     }
     /// A square max-pool whose windows touch and do not overlap.
     #[must_use]
@@ -303,7 +351,7 @@ impl Network {
 /// The layer for messages.
 fn label(layer: &Layer) -> String {
     match layer {
-        Layer::Conv2d { name, .. } => format!("convolution `{name}`"),
+        Layer::Conv2d { name, .. } | Layer::Conv1d { name, .. } => format!("convolution `{name}`"),
         Layer::BatchNorm2d { name, .. } | Layer::BatchNorm1d { name, .. } => format!("batch norm `{name}`"),
         Layer::Relu => "ReLU".to_owned(),
         Layer::Activation(activation) => activation.name().to_owned(),
@@ -312,6 +360,7 @@ fn label(layer: &Layer) -> String {
         Layer::LayerNorm { name, .. } => format!("layer norm `{name}`"),
         Layer::Embedding { name, .. } => format!("embedding `{name}`"),
         Layer::AvgPool2d { .. } | Layer::AdaptiveAvgPool2d { .. } => "average pool".to_owned(),
+        Layer::Dropout { .. } => "dropout".to_owned(),
         Layer::Flatten => "flatten".to_owned(),
         Layer::Linear { name, .. } => format!("dense `{name}`"),
         Layer::Save { name } => format!("save `{name}`"),

@@ -87,7 +87,11 @@ impl Builder {
             }
             Layer::AvgPool2d { kernel, stride, padding } => ops::average::plan(self, Slide::dense(*kernel, *stride, *padding)),
             Layer::AdaptiveAvgPool2d { size } => ops::average::plan_adaptive(self, *size),
-            Layer::GroupNorm { name, groups, eps } => ops::group_norm::plan(self, name, *groups, *eps),
+            Layer::Dropout { p, channels } => ops::dropout::plan(self, *p, *channels),
+            Layer::Conv1d { name, out, kernel, stride, padding, bias } => {
+                ops::conv::plan_sequence(self, name, *out, Slide::dense((1, *kernel), (1, *stride), (0, *padding)), *bias)
+            }
+            Layer::GroupNorm { name, groups, shared, eps } => ops::group_norm::plan(self, name, *groups, *shared, *eps),
             Layer::LayerNorm { name, eps } => ops::group_norm::plan_layer(self, name, *eps),
             Layer::Embedding { name, words, width, padding } => ops::embedding::plan(self, name, *words, *width, *padding),
             Layer::Flatten => {

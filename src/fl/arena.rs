@@ -163,6 +163,7 @@ pub(super) fn trainer<'a>(
         }
     }
     let epochs = world.clock.epochs(world.streams.as_ref(), Moment { pass: 0, ..at }, settings.local_epochs);
+    worker.engine.draw_from(world.streams.dropout(at));
     Trainer {
         world,
         worker,
