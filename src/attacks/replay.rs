@@ -5,6 +5,7 @@
 //! `grad_x L(w + e a, x)` by `e` at 0, and the same holds for labels and parameters; all three are taken as central differences. The
 //! engine needs no second backward pass for it.
 
+use crate::base::random::{Purpose, stream};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Engine, Model, Params, Parts, loss};
 use std::ops::Range;
@@ -173,6 +174,8 @@ impl Replay {
             return Err(Fault::internal(format!("a replay of {} samples was given {} numbers", rows.end, x.len())));
         };
         self.model.params = params.clone();
+        // Differences are of one function: the same units drop out in every pass.
+        self.engine.draw_from(stream(0, Purpose::Dropout, 0, 0, step as u64));
         self.engine.forward(0, &mut self.model, samples, rows.len())?;
         let by_target = wanted.target.map(|d| &mut d[rows.start * classes..rows.end * classes]);
         output_gradients(self.engine.logits(0), &target.part(&rows, classes), classes, &mut self.d_logits, by_target);

@@ -8,7 +8,7 @@ use crate::attacks::leak::{Attack, Method, each};
 use crate::attacks::shadow::{self, Judge};
 use crate::attacks::{Ending, Findings, inverting, leak, membership};
 use crate::base::random::{Purpose, stream};
-use crate::base::{Fault, FaultKind, Outcome};
+use crate::base::{Fault, FaultKind, Outcome, memory};
 use crate::fl::checkpoint::Snapshot;
 use crate::fl::history::History;
 use crate::fl::round::Monitor;
@@ -85,6 +85,9 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
         return Err(Fault::stage(format!("`round` is {round}, but the training has {rounds} rounds"))
             .help("a round is named by how many are done before it: 0 is the first, the number of rounds the one that would come next"));
     }
+    // Before and after of every client in a round, and a second copy of what they start from.
+    let cohort = world.settings.nominal_cohort(world.clients()) as u64;
+    memory::demand(world.layout().len as u64 * 4 * 3 * cohort, "what the clients of a round send")?;
     let name = recipe.get("algorithm").and_then(|a| a.get("name")).and_then(Value::as_str).unwrap_or_default();
     // The training evaluated itself; for what is observed it makes no difference.
     world.settings.eval_every = u64::MAX;

@@ -144,3 +144,54 @@ tables:
     assert!(page.contains("data:image/png;base64,") && page.contains("id=\"reconstructions\""));
     assert!(page.contains("mia.auc.mean"));
 }
+
+#[test]
+fn every_algorithm_can_be_observed() {
+    let place = Place::new();
+    let names: Vec<&str> = pflpipe::algorithms::all().iter().map(|entry| entry.description.name).collect();
+    let text = format!(
+        "name: small
+sweep: {{grid: {{algorithm: [{}], kind: [inverting-gradients, membership]}}}}
+stages:
+  data: {{dataset: optdigits}}
+  split: {{partition: {{data: data, kind: pathological, clients: 4, classes_per_client: 3, seed: 1}}}}
+  net: {{model: {{kind: mlp, data: data, hidden: [12], seed: 1}}}}
+  run:
+    train:
+      algorithm: \"{{{{ algorithm }}}}\"
+      partition: split
+      model: net
+      rounds: 1
+      few_shot: 4
+      batch_size: 6
+      learning_rate: 0.05
+      join_ratio: 0.5
+  leak: {{attack: {{kind: \"{{{{ kind }}}}\", of: run, iterations: \"{{{{ 2 if kind == 'inverting-gradients' else none }}}}\"}}}}
+tables:
+  leak: {{rows: algorithm, columns: kind, value: [leak.psnr, leak.auc]}}
+",
+        names.join(", ")
+    );
+    std::fs::write(place.path().join("small.yaml"), text).expect("a writable folder");
+    let run = place.pflpipe(&["run", "small.yaml", "-k", "--output", "json"]);
+    assert!(run.status.success(), "{}", said(&run));
+    let table = place.tables();
+    let state = |algorithm: &str, kind: &str, metric: &str| {
+        let line = table.lines().find(|line| line.contains(&format!(",{algorithm},")) && line.contains(&format!("{kind} {metric}")));
+        let line = line.unwrap_or_else(|| panic!("{algorithm} {kind}: {table}"));
+        if line.contains("not applicable") {
+            "not applicable"
+        } else if line.contains(",missing") {
+            "missing"
+        } else {
+            "value"
+        }
+    };
+    let nothing: Vec<&str> =
+        names.iter().copied().filter(|name| state(name, "inverting-gradients", "psnr.mean") == "not applicable").collect();
+    assert_eq!(nothing, ["local", "fedproto", "fd", "fedpcl", "fedgh"], "{table}");
+    for name in &names {
+        assert_eq!(state(name, "membership", "auc.mean"), "value", "{name}: {table}");
+        assert!(nothing.contains(name) || state(name, "inverting-gradients", "psnr.mean") == "value", "{name}: {table}");
+    }
+}
