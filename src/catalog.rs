@@ -4,7 +4,7 @@ use crate::algorithms::Algorithms;
 use crate::fl::history::METRICS;
 use crate::results::published;
 use crate::spec::catalog::{Bound, Catalog, Field, Shape, StageKind, Type, Variant};
-use crate::{data, engine, fl, models};
+use crate::{attacks, data, defences, engine, fl, models, threats};
 
 /// The selectors of `value: stage.metric.selector`.
 pub const SELECTORS: &[&str] = &["best", "last", "mean_last(K)", "at_round(K)", "at_best(METRIC)"];
@@ -21,14 +21,21 @@ impl Catalog for StageCatalog {
         &published::NAMES
     }
     fn metrics(&self, kind: &str) -> (&[&'static str], &[&'static str]) {
-        if kind == "train" { (METRICS, SELECTORS) } else { (&[], &[]) }
+        match kind {
+            "train" => (METRICS, SELECTORS),
+            "attack" => (attacks::findings::METRICS, attacks::findings::SELECTORS),
+            _ => (&[], &[]),
+        }
+    }
+    fn usual_selector(&self, kind: &str) -> Option<&'static str> {
+        (kind == "attack").then_some(attacks::findings::SELECTORS[0])
     }
 }
 
 /// The catalog with these algorithms.
 #[must_use]
 pub fn catalog(algorithms: &Algorithms) -> StageCatalog {
-    StageCatalog(vec![dataset(), partition(), model(), train(algorithms)])
+    StageCatalog(vec![dataset(), partition(), model(), train(algorithms), attack()])
 }
 
 fn seed(doc: &'static str) -> Field {
@@ -152,6 +159,8 @@ fn train(algorithms: &Algorithms) -> StageKind {
             "running",
             "How the training loss is measured.",
         ),
+        later("threat", "What malicious clients do.", threats::variants()),
+        later("defence", "What the server does about malicious clients.", defences::variants()),
     ];
     StageKind {
         name: "train",
@@ -162,6 +171,24 @@ fn train(algorithms: &Algorithms) -> StageKind {
         extends: Some("rounds"),
         device_sensitive: true,
     }
+}
+
+fn attack() -> StageKind {
+    StageKind {
+        name: "attack",
+        doc: "Looks at what a finished training gives away: samples rebuilt from updates, or who was in the training sets.",
+        revision: attacks::REVISION,
+        shape: attacks::shape(),
+        outputs: &["metrics", "images"],
+        extends: None,
+        device_sensitive: false,
+    }
+}
+
+/// A choice among variants of which the first, `none`, is the default and keeps the keys from before there was a choice.
+fn later(name: &'static str, doc: &'static str, variants: Vec<Variant>) -> Field {
+    let shape = Shape::default().tagged("kind", "Which one.", variants);
+    Field { introduced: Some(serde_json::json!({"kind": "none"})), ..Field::with(name, Type::Map(shape), "none", doc) }
 }
 
 fn optimizer() -> Shape {
@@ -209,6 +236,9 @@ mod tests {
             }
         }
         params.remove("seed");
+        for name in ["threat", "defence"] {
+            assert_eq!(params.remove(name), Some(json!("none")));
+        }
         assert_eq!(params.remove("optimizer"), Some(json!("sgd")));
         params.insert("rounds".to_owned(), json!(1));
         let settings: Settings = serde_json::from_value(Value::Object(params)).expect("every default fits");

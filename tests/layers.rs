@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// For each module what it may import, besides itself. `spec::catalog` is plain data by which the lower layers describe their
 /// parameters, and `stage::task` the contract between executors and stages.
-const BELOW: [(&str, &[&str]); 17] = [
+const BELOW: [(&str, &[&str]); 20] = [
     ("base", &[]),
     ("store", &["base"]),
     ("spec", &["base"]),
@@ -17,13 +17,16 @@ const BELOW: [(&str, &[&str]); 17] = [
     ("models", &["engine", "base", "spec::catalog"]),
     ("fl", &["models", "data", "engine", "base", "spec::catalog"]),
     ("algorithms", &["fl", "models", "data", "engine", "base", "spec::catalog"]),
+    ("attacks", &["fl", "data", "engine", "base", "spec::catalog"]),
+    ("threats", &["fl", "data", "engine", "base", "spec::catalog"]),
+    ("defences", &["fl", "base", "spec::catalog"]),
     ("results", &["base"]),
-    ("table", &["results", "fl", "base"]),
+    ("table", &["results", "attacks", "fl", "base"]),
     ("plots", &["results", "base"]),
     ("report", &["plots", "table", "results", "base"]),
-    ("stage", &["algorithms", "fl", "models", "data", "engine", "store", "base"]),
+    ("stage", &["attacks", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "store", "base"]),
     ("exec", &["stage::task", "store", "base"]),
-    ("catalog", &["results", "algorithms", "fl", "models", "data", "engine", "base", "spec::catalog"]),
+    ("catalog", &["results", "attacks", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "base", "spec::catalog"]),
     (
         "cli",
         &[
@@ -34,6 +37,9 @@ const BELOW: [(&str, &[&str]); 17] = [
             "plots",
             "table",
             "results",
+            "attacks",
+            "threats",
+            "defences",
             "algorithms",
             "fl",
             "models",

@@ -7,7 +7,8 @@ use crate::engine::update::add_scaled;
 use crate::engine::{Entry, Layout, Model, Params, Parts};
 use crate::fl::algorithm::Who;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Arena, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded,
+    Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -233,6 +234,10 @@ impl Algorithm for Apple {
         }
     }
 
+    fn sends(&self) -> Sends {
+        Sends::Other("shares the core model of each client and makes no mean of them")
+    }
+
     fn shared(&self, _: &Entry) -> bool {
         false
     }
@@ -244,6 +249,14 @@ impl Algorithm for Apple {
     }
     fn traffic(&self, layout: &Layout, sent: &mut Sent, _: &Model) -> Traffic {
         Traffic { down: sent.received * layout.len as u64, up: layout.len as u64 }
+    }
+
+    /// The client's core model; the server keeps the one before.
+    fn exposes(&self, server: &Server<Stock>, started: &Model, upload: &Uploaded<Sent>) -> Exposed {
+        match (&upload.extra.core, server.state.0.get(upload.client)) {
+            (Some(core), Some(before)) => Exposed::of(started.net.layout(), |_| true, before, core),
+            _ => Exposed::nothing(),
+        }
     }
 
     fn setup(&self, world: &World, server: &mut Server<Stock>, clients: &mut [Client<Relations>]) -> Outcome<()> {

@@ -10,8 +10,8 @@ use crate::engine::tape::cross_entropy;
 use crate::engine::{Entry, Layout, Model};
 use crate::fl::state::Floats;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor, Who,
-    World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor,
+    Who, World,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::HasShape;
@@ -96,6 +96,10 @@ impl Algorithm for Fd {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("sends mean outputs of classes, not parameters")
     }
 
     fn shared(&self, _: &Entry) -> bool {

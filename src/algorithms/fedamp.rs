@@ -7,7 +7,9 @@ use crate::base::Outcome;
 use crate::engine::Params;
 use crate::engine::update::{Correction, add_scaled};
 use crate::fl::algorithm::Who;
-use crate::fl::{Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Uploaded, Visitor, World};
+use crate::fl::{
+    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Uploaded, Visitor, World,
+};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -110,6 +112,10 @@ impl Algorithm for FedAmp {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Models("makes a mixture of models for each client and no single mean")
     }
 
     fn receives(&self) -> Who {

@@ -7,7 +7,7 @@ use crate::engine::update::{Optimiser, Rule};
 use crate::engine::{Entry, Part, Parts};
 use crate::fl::algorithm::weighted_mean;
 use crate::fl::{
-    Aggregation, Algorithm, Client, Description, Objective, Pass, Server, State, Trainer, Update, Uploaded, Visitor, When, Who,
+    Aggregation, Algorithm, Client, Description, Objective, Pass, Sends, Server, State, Trainer, Update, Uploaded, Visitor, When, Who,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -78,6 +78,10 @@ impl Algorithm for FedAs {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("the trace of the Fisher information")
     }
 
     fn shared(&self, layer: &Entry) -> bool {

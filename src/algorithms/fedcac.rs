@@ -5,7 +5,7 @@ use crate::base::Outcome;
 use crate::engine::update::add_scaled;
 use crate::engine::{Layout, Model};
 use crate::fl::algorithm::Who;
-use crate::fl::{Algorithm, Arena, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor, World};
+use crate::fl::{Algorithm, Arena, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, World};
 use crate::spec::catalog::{Bound, Field, Type};
 use serde::Deserialize;
 
@@ -199,6 +199,10 @@ impl Algorithm for FedCac {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("masks and single models, which go to other clients")
     }
 
     fn receives(&self) -> Who {

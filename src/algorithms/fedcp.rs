@@ -10,8 +10,8 @@ use crate::engine::{Entry, Layout, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::{Law, NoiseKind};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor,
-    Who, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Update,
+    Uploaded, Visitor, Who, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -149,6 +149,10 @@ impl Algorithm for FedCp {
         }
     }
 
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("the head and the policy network")
+    }
+
     fn shared(&self, layer: &Entry) -> bool {
         layer.part == Part::Base
     }
@@ -160,6 +164,17 @@ impl Algorithm for FedCp {
     fn traffic(&self, layout: &Layout, upload: &mut Sent, _: &Model) -> Traffic {
         let both = (layout.len + upload.policy.as_ref().map_or(0, Normed::len)) as u64;
         Traffic { down: both, up: both }
+    }
+
+    /// The base, and the mean of own and global head.
+    fn exposes(&self, server: &Server<Policy>, started: &Model, upload: &Uploaded<Sent>) -> Exposed {
+        let layout = server.global.net.layout();
+        let (mut before, mut after) = (started.params.clone(), upload.model.params.clone());
+        before[layout.head()].copy_from_slice(&server.global.params[layout.head()]);
+        if upload.extra.head.len() == layout.head().len() {
+            after[layout.head()].copy_from_slice(&upload.extra.head);
+        }
+        Exposed::of(layout, |_| true, &before, &after)
     }
 
     fn setup(&self, world: &World, server: &mut Server<Policy>, clients: &mut [Client<Own>]) -> Outcome<()> {

@@ -4,7 +4,7 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::{Entry, Layout, Model, StateItem};
 use crate::fl::algorithm::weighted_mean;
-use crate::fl::{Aggregation, Algorithm, Client, Description, Item, Server, State, Trainer, Uploaded, Visitor, When, Who, World};
+use crate::fl::{Aggregation, Algorithm, Client, Description, Item, Sends, Server, State, Trainer, Uploaded, Visitor, When, Who, World};
 use crate::spec::catalog::{Bound, Field, Type};
 use serde::Deserialize;
 
@@ -215,6 +215,10 @@ impl Algorithm for FedCross {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("single models, which go to other clients")
     }
 
     /// Every client trains some middleware model, whatever its own.

@@ -4,7 +4,7 @@ use super::shared::probe::probe;
 use crate::base::Outcome;
 use crate::engine::tape::{Leaf, cross_entropy, known};
 use crate::engine::{Model, Parts};
-use crate::fl::{Algorithm, Arena, Batch, Client, Description, Objective, Server, State, Trainer, Update, Visitor, Who, World};
+use crate::fl::{Algorithm, Arena, Batch, Client, Description, Objective, Sends, Server, State, Trainer, Update, Visitor, Who, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 use std::cell::RefCell;
@@ -125,6 +125,10 @@ impl Algorithm for FedDbe {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("the mean features of each client, taken before the first round")
     }
 
     fn setup(&self, world: &World, _: &mut Server<Common>, clients: &mut [Client<Personal>]) -> Outcome<()> {

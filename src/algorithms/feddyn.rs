@@ -6,7 +6,7 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::Params;
 use crate::engine::update::Correction;
-use crate::fl::{Aggregation, Algorithm, Batch, Client, Description, Objective, Server, State, Trainer, Uploaded, Visitor, World};
+use crate::fl::{Aggregation, Algorithm, Batch, Client, Description, Objective, Sends, Server, State, Trainer, Uploaded, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 
@@ -82,6 +82,10 @@ impl Algorithm for FedDyn {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("the drift that the server keeps")
     }
 
     fn setup(&self, world: &World, server: &mut Server<Drift>, clients: &mut [Client<Drift>]) -> Outcome<()> {

@@ -9,8 +9,8 @@ use crate::engine::{Layout, Model, Params};
 use crate::fl::algorithm::Who;
 use crate::fl::streams::NoiseKind;
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Order, Pass, Server, State, Traffic, Trainer, Update, Uploaded,
-    Visitor, World,
+    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Order, Pass, Sends, Server, State, Traffic, Trainer, Update,
+    Uploaded, Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -166,6 +166,10 @@ impl Algorithm for FedFomo {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Models("forwards the models of single clients to others and makes no mean of them")
     }
 
     fn receives(&self) -> Who {

@@ -8,7 +8,8 @@ use crate::engine::{Entry, Layer, Layout, Model, Network, Part};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::{Law, Moment};
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded, Visitor,
+    World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -183,6 +184,10 @@ impl Algorithm for FedGc {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("the head of each client")
     }
 
     fn shared(&self, layer: &Entry) -> bool {

@@ -10,8 +10,8 @@ use crate::engine::{Entry, Layer, Layout, Model, Network, Part, Parts, Shape, lo
 use crate::fl::algorithm::weighted_mean;
 use crate::fl::streams::NoiseKind;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor,
-    World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -155,6 +155,10 @@ impl Algorithm for FedGen {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("heads, on which the server trains its generator")
     }
 
     fn shared(&self, layer: &Entry) -> bool {

@@ -7,7 +7,7 @@ use crate::engine::update::sgd;
 use crate::engine::{Entry, Layout, Model, Part, Parts};
 use crate::fl::state::Floats;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -72,6 +72,10 @@ impl Algorithm for FedGh {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("sends prototypes, not parameters")
     }
 
     fn shared(&self, layer: &Entry) -> bool {

@@ -7,7 +7,8 @@ use crate::base::numerics::low_rank::Spectrum;
 use crate::engine::tape::{Graph, Loss, StepTape, cross_entropy};
 use crate::engine::{Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::*;
@@ -229,6 +230,10 @@ impl Algorithm for FedKd {
         }
     }
 
+    fn sends(&self) -> Sends {
+        Sends::Other("sends the compressed change of a student, not its parameters")
+    }
+
     /// The teacher stays; the student travels by itself.
     fn shared(&self, _: &Entry) -> bool {
         false
@@ -240,6 +245,12 @@ impl Algorithm for FedKd {
 
     fn traffic(&self, _: &Layout, upload: &mut Compressed, _: &Model) -> Traffic {
         Traffic { down: upload.floats, up: upload.floats }
+    }
+
+    /// The student, out of its factors.
+    fn exposes(&self, server: &Server<Sent>, started: &Model, upload: &Uploaded<Compressed>) -> Exposed {
+        let before = server.state.0.as_ref().unwrap_or(&server.global.params);
+        Exposed::of(started.net.layout(), |_| true, before, &upload.extra.student)
     }
 
     fn setup(&self, world: &World, _: &mut Server<Sent>, clients: &mut [Client<Apprentice>]) -> Outcome<()> {

@@ -4,7 +4,7 @@ use super::shared::calibration::shifted_cross_entropy;
 use super::shared::classes::counts;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
-use crate::fl::{Algorithm, Client, Description, Item, Objective, Server, State, Trainer, Visitor, World};
+use crate::fl::{Algorithm, Client, Description, Item, Objective, Sends, Server, State, Trainer, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 
@@ -78,6 +78,11 @@ impl Algorithm for FedLc {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        // The counts of all clients together are known to each of them.
+        if self.counts() == Counts::Global { Sends::AveragedAnd("the number of samples of each class") } else { Sends::Averaged }
     }
 
     fn setup(&self, world: &World, server: &mut Server<Samples>, clients: &mut [Client<Samples>]) -> Outcome<()> {

@@ -6,7 +6,10 @@ use crate::base::Outcome;
 use crate::engine::update::{Correction, add_scaled};
 use crate::engine::{Entry, Layout, Model, Params};
 use crate::fl::algorithm::Who;
-use crate::fl::{Aggregation, Algorithm, Arena, Client, Description, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor, World};
+use crate::fl::{
+    Aggregation, Algorithm, Arena, Client, Description, Exposed, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor,
+    World,
+};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 
@@ -105,6 +108,10 @@ impl Algorithm for FedMtl {
         }
     }
 
+    fn sends(&self) -> Sends {
+        Sends::Other("couples all models through their correlations and makes no mean of them")
+    }
+
     fn shared(&self, _: &Entry) -> bool {
         false
     }
@@ -115,6 +122,12 @@ impl Algorithm for FedMtl {
     fn traffic(&self, layout: &Layout, (): &mut (), _: &Model) -> Traffic {
         let floats = if self.penalty() == Penalty::None { 0 } else { layout.len as u64 };
         Traffic { down: floats, up: floats }
+    }
+
+    /// The whole model, where the server makes use of it.
+    fn exposes(&self, server: &Server<Tasks>, started: &Model, upload: &Uploaded<()>) -> Exposed {
+        let sends = self.penalty() != Penalty::None;
+        Exposed::of(server.global.net.layout(), |_| sends, &started.params, &upload.model.params)
     }
 
     fn setup(&self, world: &World, _: &mut Server<Tasks>, _: &mut [Client<()>]) -> Outcome<()> {

@@ -8,7 +8,7 @@ use crate::engine::tape::cross_entropy;
 use crate::engine::{Entry, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Uploaded, Visitor,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded, Visitor,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -190,6 +190,10 @@ impl Algorithm for FedPac {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("heads, prototypes and statistics of features")
     }
 
     fn shared(&self, layer: &Entry) -> bool {

@@ -10,8 +10,8 @@ use crate::engine::tape::{Loss, Traced, known};
 use crate::engine::{Entry, Layout, Model, Parts};
 use crate::fl::state::Floats;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor,
-    Who, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Visitor, Who, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -166,6 +166,10 @@ impl Algorithm for FedPcl {
             ],
             revision: 2,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("sends prototypes, not parameters")
     }
 
     fn shared(&self, _: &Entry) -> bool {

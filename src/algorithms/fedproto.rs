@@ -9,7 +9,8 @@ use crate::engine::tape::cross_entropy;
 use crate::engine::{Entry, Layout, Model};
 use crate::fl::state::Floats;
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Uploaded, Visitor, Who, World,
+    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, Who,
+    World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -77,6 +78,10 @@ impl Algorithm for FedProto {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("sends prototypes, not parameters")
     }
 
     fn shared(&self, _: &Entry) -> bool {

@@ -10,8 +10,8 @@ use crate::engine::{Entry, Layout, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::Law;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor,
-    Who, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Visitor, Who, World,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::*;
@@ -229,6 +229,10 @@ impl Algorithm for Gpfl {
             ],
             revision: 2,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("the embeddings of classes and the valve")
     }
 
     fn shared(&self, layer: &Entry) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::base::Outcome;
 use crate::engine::Entry;
-use crate::fl::{Algorithm, Client, Description, Server, Trainer};
+use crate::fl::{Algorithm, Client, Description, Sends, Server, Trainer};
 use serde::Deserialize;
 
 /// The lower baseline without communication.
@@ -28,6 +28,10 @@ impl Algorithm for Local {
             fields: Vec::new(),
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::Other("sends nothing")
     }
 
     fn shared(&self, _: &Entry) -> bool {

@@ -5,9 +5,10 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::cross_entropy;
 use crate::engine::update::{Correction, distance};
-use crate::engine::{Entry, Layout, Model, Parts};
+use crate::engine::{Entry, Layout, Model, Part, Parts};
 use crate::fl::{
-    Aggregation, Algorithm, Client, Description, Item, Objective, Server, State, Traffic, Trainer, Update, Uploaded, Visitor, World,
+    Aggregation, Algorithm, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -74,6 +75,10 @@ impl Algorithm for PflDa {
         }
     }
 
+    fn sends(&self) -> Sends {
+        Sends::Other("sends a second head beside its model")
+    }
+
     fn shared(&self, _: &Entry) -> bool {
         false
     }
@@ -81,6 +86,16 @@ impl Algorithm for PflDa {
     fn traffic(&self, layout: &Layout, _: &mut Head, _: &Model) -> Traffic {
         let head = layout.head().len() as u64;
         Traffic { down: head, up: head }
+    }
+
+    /// The head alone, which travels by itself.
+    fn exposes(&self, server: &Server<()>, _: &Model, upload: &Uploaded<Head>) -> Exposed {
+        let layout = server.global.net.layout();
+        let mut after = server.global.params.clone();
+        if upload.extra.0.len() == layout.head().len() {
+            after[layout.head()].copy_from_slice(&upload.extra.0);
+        }
+        Exposed::of(layout, |layer| layer.part == Part::Head, &server.global.params, &after)
     }
 
     fn setup(&self, world: &World, _: &mut Server<()>, clients: &mut [Client<Copied>]) -> Outcome<()> {

@@ -3,7 +3,7 @@
 use crate::base::Outcome;
 use crate::engine::update::Correction;
 use crate::engine::{Layout, Model, Params};
-use crate::fl::{Aggregation, Algorithm, Client, Description, Server, State, Traffic, Trainer, Uploaded, Visitor, World};
+use crate::fl::{Aggregation, Algorithm, Client, Description, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 
@@ -80,6 +80,10 @@ impl Algorithm for Scaffold {
             ],
             revision: 1,
         }
+    }
+
+    fn sends(&self) -> Sends {
+        Sends::AveragedAnd("the control variate of the server")
     }
 
     fn traffic(&self, layout: &Layout, (): &mut (), _: &Model) -> Traffic {

@@ -25,10 +25,22 @@ pub enum Purpose {
     Noise,
     /// The initial parameters of a model.
     Initialisation,
+    /// Which elements a network's dropout sets to 0.
+    Dropout,
     /// How samples are given to clients.
     Partition,
     /// How a client's samples are split into training and test sets.
     Split,
+    /// Who is malicious, and what malicious clients draw.
+    Threat,
+    /// What a defence draws.
+    Defence,
+    /// Noise that protects privacy.
+    Privacy,
+    /// Masks and dropouts of secure aggregation.
+    Secure,
+    /// What an observer of a finished training guesses.
+    Attack,
 }
 
 impl Purpose {
@@ -41,8 +53,14 @@ impl Purpose {
             Self::Labels => "labels",
             Self::Noise => "noise",
             Self::Initialisation => "initialisation",
+            Self::Dropout => "dropout",
             Self::Partition => "partition",
             Self::Split => "split",
+            Self::Threat => "threat",
+            Self::Defence => "defence",
+            Self::Privacy => "privacy",
+            Self::Secure => "secure",
+            Self::Attack => "attack",
         }
     }
 }

@@ -11,10 +11,11 @@ use crate::base::{Digest, Fault, FaultKind, Outcome};
 use crate::exec::{
     ChildProcess, Event, Executor, InProcess, Interrupt, Job, Planner, Prepared, Schedule, Settings, State, Summary, WorkerCommand,
 };
-use crate::plan::{NodeId, Plan, StageKey};
+use crate::plan::{Input, NodeId, Plan, StageKey};
+use crate::spec::catalog::RECIPE;
 use crate::stage::task::{Outputs, Task};
 use crate::store::{RunStart, RunStatus, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -224,22 +225,25 @@ impl Planner for FromPlan<'_> {
     fn prepare(&self, job: usize, outputs: &[Option<Outputs>]) -> Outcome<Prepared> {
         let key = self.stage_key(job, outputs)?;
         let node = &self.plan.nodes[job];
-        let mut inputs = BTreeMap::new();
-        for input in &node.inputs {
+        let read = |input: &Input| -> Outputs {
             let there = outputs.get(input.node.index()).and_then(Option::as_ref);
-            let read: Outputs = there
-                .into_iter()
-                .flatten()
-                .filter(|(name, _)| input.outputs.contains(&name.as_str()))
-                .map(|(name, object)| (name.clone(), *object))
-                .collect();
-            inputs.insert(input.slot.to_string(), read);
+            let wanted = there.into_iter().flatten().filter(|(name, _)| input.outputs.contains(&name.as_str()));
+            wanted.map(|(name, object)| (name.clone(), *object)).collect()
+        };
+        let (mut inputs, mut params) = (BTreeMap::new(), node.params.to_map());
+        for input in &node.inputs {
+            inputs.insert(input.slot.to_string(), read(input));
+            if input.outputs.contains(&RECIPE) {
+                let other = self.plan.node(input.node);
+                params.insert(input.slot.to_string(), Value::Object(other.params.to_map()));
+                inputs.extend(other.inputs.iter().map(|inner| (format!("{}.{}", input.slot, inner.slot), read(inner))));
+            }
         }
         let task = Task {
             key: key.key,
             kind: node.kind.to_owned(),
             label: node.label(),
-            params: node.params.to_map(),
+            params,
             inputs,
             shorter: None,
             device: node.device.to_string(),

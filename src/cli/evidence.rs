@@ -5,10 +5,11 @@
 use super::annotate;
 use super::gather::{self, Found};
 use super::load::Project;
+use crate::attacks::Findings;
 use crate::fl::History;
 use crate::fl::history::Status;
 use crate::plan::{Decision, Plan};
-use crate::plots::{self, Bubbles, Critical, Curves, Front, Point, Series, Spot, Strip, Strips};
+use crate::plots::{self, Bubbles, Critical, Curves, Front, Heat, Picture, Point, Series, Spot, Strip, Strips};
 use crate::report::Figure;
 use crate::spec::Table as Layout;
 use crate::store::Store;
@@ -17,9 +18,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The kinds of drawings, with a sentence each.
-pub(super) const KINDS: [(&str, &str); 6] = [
+pub(super) const KINDS: [(&str, &str); 7] = [
     ("curves", "learning curves: mean and sample sd over seeds"),
     ("sweep", "the value of each row over a numeric column axis, with sample sd"),
+    ("heat", "the value of each row and column as a shade, where columns are no numbers"),
     ("clients", "the accuracy of every client"),
     ("cost", "accuracy against floats sent and against gradient evaluations, with the front"),
     ("critical", "critical-difference diagram of the mean ranks"),
@@ -30,6 +32,10 @@ pub(super) const KINDS: [(&str, &str); 6] = [
 const POINTS: usize = 160;
 /// No row of a strip plot has more clients than these.
 const CLIENTS: usize = 150;
+/// No more attacks than these are shown with pictures.
+const ATTACKS: usize = 40;
+/// No more pictures of one attack than these are shown.
+const PICTURES: usize = 8;
 /// No more partitions than these are drawn.
 const PARTITIONS: usize = 6;
 
@@ -61,6 +67,9 @@ pub(super) fn figures(table: &Table, layout: &Layout, plan: &Plan, found: &[Foun
     }
     if wants("sweep") {
         all.extend((0..table.heading.quantities.len()).filter_map(|quantity| sweep(table, quantity)));
+    }
+    if wants("heat") {
+        all.extend((0..table.heading.quantities.len()).filter_map(|quantity| heat(table, quantity)));
     }
     if wants("critical") {
         all.extend(critical(table));
@@ -174,6 +183,29 @@ fn sweep(table: &Table, quantity: usize) -> Option<Figure> {
     );
     let what = if heading.quantities.len() > 1 { shown.label.as_str() } else { "" };
     Some(Figure { name: name("sweep", table, what), caption, svg: plots::curves(&plot) })
+}
+
+fn heat(table: &Table, quantity: usize) -> Option<Figure> {
+    let heading = &table.heading;
+    let columns: Vec<usize> = (0..table.columns.len()).filter(|column| table.columns[*column].quantity == quantity).collect();
+    let numeric = |column: &usize| table.columns[*column].label.split(' ').next().is_some_and(|word| word.parse::<f64>().is_ok());
+    // Numbers are better drawn as an axis.
+    if columns.len() < 2 || table.rows.len() < 2 || heading.column_axis.is_empty() || columns.iter().all(numeric) {
+        return None;
+    }
+    let shown = &heading.quantities[quantity];
+    let value = |row: usize| columns.iter().map(|column| table.center(row, *column)).collect();
+    let plot = Heat {
+        title: format!("{}: {}", table.title(), metric(&shown.label).replace('_', " ")),
+        x: heading.column_axis.clone(),
+        y: String::new(),
+        percent: shown.measure == Measure::Fraction,
+        columns: columns.iter().map(|column| table.columns[*column].label.clone()).collect(),
+        rows: table.rows.iter().enumerate().map(|(row, name)| (name.clone(), value(row))).collect(),
+    };
+    let caption = format!("{}{}.", shown.label, if table.depth() > 1 { ", mean over seeds" } else { "" });
+    let what = if heading.quantities.len() > 1 { shown.label.as_str() } else { "" };
+    Some(Figure { name: name("heat", table, what), caption, svg: plots::heat(&plot) })
 }
 
 fn clients(table: &Table, column: usize, told: &HashMap<(String, String), Vec<Told>>) -> Option<Figure> {
@@ -290,6 +322,43 @@ fn told(table: &Table, layout: &Layout, plan: &Plan, found: &[Found], store: &St
                 gradients: evaluation.gradient_evaluations as f64,
             });
         }
+    }
+    all
+}
+
+/// Originals beside reconstructions of the attacks that are there; the first clients of the first attacks.
+pub(super) fn reconstructions(plan: &Plan, decisions: &[Decision], store: &Store) -> Vec<Figure> {
+    let mut all = Vec::new();
+    for (node, decision) in plan.nodes.iter().zip(decisions).filter(|(node, _)| node.kind == "attack") {
+        let Decision::Cached { outputs, .. } = decision else { continue };
+        let tree = outputs.get("images").and_then(|digest| store.tree(digest).ok()).unwrap_or_default();
+        let findings = outputs.get("metrics").and_then(|digest| store.read(digest).ok());
+        let findings: Option<Findings> = findings.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(findings) = findings.filter(|_| !tree.is_empty() && all.len() < ATTACKS) else { continue };
+        let mut pictures: Vec<(usize, String, Picture)> = Vec::new();
+        for (name, object) in &tree {
+            let id = name.trim_start_matches("client-").split(['-', '.']).next().and_then(|id| id.parse().ok());
+            let (Some(client), Ok(png)) = (id, store.read(object)) else { continue };
+            let psnr = findings.clients.iter().find(|of| of.client == client).and_then(|of| of.values.get("psnr"));
+            let words = format!("client {client}{}", psnr.map_or_else(String::new, |psnr| format!(": {psnr:.1} dB")));
+            pictures.push((client, name.clone(), Picture { png, words }));
+        }
+        pictures.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        pictures.truncate(PICTURES);
+        let pictures: Vec<Picture> = pictures.into_iter().map(|(_, _, picture)| picture).collect();
+        let label = node.label();
+        let name: String = label.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+        let of = |metric: &str| findings.value(metric, "mean").map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+        let caption = format!(
+            "{} after {} rounds: PSNR {} dB, SSIM {}, mean over {} clients.",
+            findings.attack,
+            findings.round,
+            of("psnr"),
+            of("ssim"),
+            findings.clients.len()
+        );
+        let name = format!("reconstruction-{}", name.trim_end_matches('-'));
+        all.push(Figure { name, caption, svg: plots::pictures(&label, &pictures) });
     }
     all
 }

@@ -2,6 +2,7 @@
 //!
 //! Labels are made here; numbers are picked by [`crate::table::pick`], and formats come later.
 
+use crate::attacks::Findings;
 use crate::base::{Digest, Outcome};
 use crate::fl::History;
 use crate::plan::{Decision, NodeId, Plan};
@@ -65,6 +66,19 @@ pub(super) struct Gathered {
     pub(super) damaged: usize,
 }
 
+/// What a stage measured.
+enum Told {
+    Training(Box<History>),
+    Attack(Box<Findings>),
+}
+
+impl Told {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let training = serde_json::from_slice(bytes).map(|history| Self::Training(Box::new(history)));
+        training.or_else(|_| serde_json::from_slice(bytes).map(|findings| Self::Attack(Box::new(findings)))).ok()
+    }
+}
+
 /// Every table of the plan, or the named ones.
 ///
 /// # Errors
@@ -79,22 +93,21 @@ pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: O
         }
     }
     // A history holds the values of every client at every evaluation: reading them is most of the work.
-    let read = |digest: &Digest| -> Outcome<(Digest, Option<History>)> {
+    let read = |digest: &Digest| -> Outcome<(Digest, Option<Told>)> {
         let Some(store) = store else { return Ok((*digest, None)) };
         match store.read(digest) {
-            Ok(bytes) => Ok((*digest, serde_json::from_slice(&bytes).ok())),
+            Ok(bytes) => Ok((*digest, Told::read(&bytes))),
             // The store puts a damaged object aside; its stage counts as not run from then on.
             Err(_) if !store.holds(digest) => Ok((*digest, None)),
             Err(fault) => Err(fault),
         }
     };
-    let histories: HashMap<Digest, Option<History>> = needed.par_iter().map(read).collect::<Outcome<_>>()?;
+    let histories: HashMap<Digest, Option<Told>> = needed.par_iter().map(read).collect::<Outcome<_>>()?;
     let damaged = if store.is_some() { histories.values().filter(|history| history.is_none()).count() } else { 0 };
     Ok(Gathered { tables: layouts.iter().map(|layout| table(plan, layout, found, &histories)).collect(), damaged })
 }
 
-fn table(plan: &Plan, layout: &Layout, found: &[Found], histories: &HashMap<Digest, Option<History>>) -> Table {
-    let selectors: Vec<Selector> = layout.values.iter().map(|value| Selector::parse(&value.selector).unwrap_or(Selector::Last)).collect();
+fn table(plan: &Plan, layout: &Layout, found: &[Found], histories: &HashMap<Digest, Option<Told>>) -> Table {
     let mut entries = Vec::new();
     let mut seen = HashSet::new();
     for cell in &layout.cells {
@@ -107,7 +120,7 @@ fn table(plan: &Plan, layout: &Layout, found: &[Found], histories: &HashMap<Dige
                 continue;
             }
             let over: Vec<String> = layout.over.iter().map(|axis| label(&coords, std::slice::from_ref(axis))).collect();
-            let observation = observation(found, node, histories, &value.metric, &selectors[quantity], over);
+            let observation = observation(found, node, histories, &value.metric, &value.selector, over);
             entries.push(Entry { row, column, quantity, observation });
         }
     }
@@ -131,14 +144,17 @@ pub(super) fn place(layout: &Layout, coords: &BTreeMap<&str, &Value>, quantity: 
 fn observation(
     found: &[Found],
     node: NodeId,
-    histories: &HashMap<Digest, Option<History>>,
+    histories: &HashMap<Digest, Option<Told>>,
     metric: &str,
-    selector: &Selector,
+    selector: &str,
     over: Vec<String>,
 ) -> Observation {
     let sample = match found.get(node.index()) {
         Some(Found::Metrics(digest)) => match histories.get(digest) {
-            Some(Some(history)) => return pick::pick(history, metric, selector, over),
+            Some(Some(Told::Training(history))) => {
+                return pick::pick(history, metric, &Selector::parse(selector).unwrap_or(Selector::Last), over);
+            }
+            Some(Some(Told::Attack(findings))) => return pick::find(findings, metric, selector, over),
             _ => Sample::Missing,
         },
         Some(Found::Failed) => Sample::Failed,

@@ -103,6 +103,8 @@ mod tests {
             floats_down: 0,
             floats_up: 0,
             gradient_evaluations: 0,
+            threat: None,
+            figures: BTreeMap::new(),
         };
         let history = History { headline: "global".into(), evaluations: vec![evaluation], ..History::default() };
         let [accuracy, auc, loss] = arrays(&history);

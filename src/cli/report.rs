@@ -85,6 +85,7 @@ fn page(project: &Project, store: &Store) -> Outcome<Page> {
         title: plan.pipeline.clone(),
         facts: facts(project, &sections, &records),
         warnings,
+        reconstructions: evidence::reconstructions(plan, &decisions, store),
         partitions: evidence::partitions(plan, &decisions, store),
         graph: Some(evidence::graph(project)),
         pipeline: project.pipeline.text.clone(),

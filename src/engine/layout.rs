@@ -46,9 +46,30 @@ pub enum Init {
     Uniform(f64),
     /// Normal with mean 0 and this standard deviation.
     Normal(f64),
+    /// Normal with mean 0 and this standard deviation, within plus or minus a bound.
+    Truncated {
+        /// The standard deviation before values beyond the bound are drawn again.
+        deviation: f64,
+        /// The bound, at least a standard deviation.
+        bound: f64,
+    },
+    /// Normal with mean 0; of one row of a table, all is 0.
+    Rows {
+        /// The standard deviation.
+        deviation: f64,
+        /// Numbers in a row.
+        width: usize,
+        /// The row that is 0.
+        zero: Option<usize>,
+    },
 }
 
 impl Init {
+    /// Normal with the variance 2 / (places that one input reaches): output channels times positions of the kernel.
+    #[must_use]
+    pub fn fan_out(outputs: usize) -> Self {
+        Self::Normal((2.0 / outputs as f64).sqrt())
+    }
     /// Torch's default for dense layers and convolutions: uniform in plus or minus 1 / sqrt(inputs of one output).
     #[must_use]
     pub fn fan_in(inputs: usize) -> Self {
@@ -75,6 +96,8 @@ pub(super) enum Order {
     Plain,
     /// (out, row, column, in) for torch's (out, in, row, column).
     Conv { inputs: usize, positions: usize },
+    /// (row, column, in, out) for torch's (out, in, row, column).
+    Grouped { outputs: usize, inputs: usize, positions: usize },
     /// (in, out) for torch's (out, in); `channels` of a flattened image, or 0.
     Linear { inputs: usize, outputs: usize, channels: usize },
     /// One number for each element of a flattened image.
@@ -90,6 +113,10 @@ impl Order {
                 let (rest, input) = (index / inputs, index % inputs);
                 let (out, position) = (rest / positions, rest % positions);
                 (out * inputs + input) * positions + position
+            }
+            Self::Grouped { outputs, inputs, positions } => {
+                let (rest, out) = (index / outputs, index % outputs);
+                (out * inputs + rest % inputs) * positions + rest / inputs
             }
             Self::Linear { inputs, outputs, channels } => {
                 let (input, out) = (index / outputs, index % outputs);

@@ -25,15 +25,21 @@ pub struct Model<F: Real = f32> {
     pub training: bool,
 }
 
-/// One initial value.
-fn draw(init: Init, rng: &mut Stream) -> f64 {
+/// The initial value of the element `at`.
+fn draw(init: Init, at: usize, rng: &mut Stream) -> f64 {
+    let normal = |rng: &mut Stream| -> f64 { StandardNormal.sample(rng) };
     match init {
         Init::Constant(value) => value,
         Init::Uniform(bound) => (2.0 * unit(rng) - 1.0) * bound,
-        Init::Normal(deviation) => {
-            let value: f64 = StandardNormal.sample(rng);
-            deviation * value
-        }
+        Init::Normal(deviation) => deviation * normal(rng),
+        Init::Truncated { deviation, bound } => loop {
+            let value = deviation * normal(rng);
+            if value.abs() <= bound {
+                break value;
+            }
+        },
+        Init::Rows { width, zero, .. } if Some(at / width) == zero => 0.0,
+        Init::Rows { deviation, .. } => deviation * normal(rng),
     }
 }
 
@@ -47,7 +53,7 @@ impl<F: Real> Model<F> {
         let layout = net.layout();
         let mut params = vec![F::ZERO; layout.len];
         for entry in &layout.entries {
-            let values: Vec<F> = (0..entry.range.len()).map(|_| F::from_f64(draw(entry.init, rng))).collect();
+            let values: Vec<F> = (0..entry.range.len()).map(|at| F::from_f64(draw(entry.init, at, rng))).collect();
             layout.import(&mut params, entry, &values).expect("as many values as the entry has");
         }
         let mut buffers = vec![F::ZERO; layout.buffers_len];

@@ -50,6 +50,10 @@ pub enum Layer {
         stride: (usize, usize),
         /// Zeros added at each border.
         padding: (usize, usize),
+        /// Distance between neighboring elements of the kernel; 1 means none is left out.
+        dilation: (usize, usize),
+        /// Groups of channels that do not see each other.
+        groups: usize,
         /// Whether it has a bias.
         bias: bool,
     },
@@ -71,7 +75,7 @@ pub enum Layer {
     Relu,
     /// Another function of each element.
     Activation(Activation),
-    /// The greatest value of each window; the output size is rounded down.
+    /// The greatest value of each window; the output size is rounded down unless `ceil`.
     MaxPool2d {
         /// Window size.
         kernel: (usize, usize),
@@ -79,6 +83,73 @@ pub enum Layer {
         stride: (usize, usize),
         /// Border that is never the maximum.
         padding: (usize, usize),
+        /// Whether the output size is rounded up instead; every window begins within the image or its border.
+        ceil: bool,
+    },
+    /// The mean of each window; the border counts as zeros.
+    AvgPool2d {
+        /// Window size.
+        kernel: (usize, usize),
+        /// Step between neighboring windows.
+        stride: (usize, usize),
+        /// Zeros added at each border.
+        padding: (usize, usize),
+    },
+    /// The means of as many windows as wanted, evenly spread.
+    AdaptiveAvgPool2d {
+        /// Rows and columns of the output.
+        size: (usize, usize),
+    },
+    /// Normalisation of groups of channels over the pixels of a sample.
+    GroupNorm {
+        /// Module name.
+        name: String,
+        /// Number of groups.
+        groups: usize,
+        /// Whether all channels of a group share one weight and one bias.
+        shared: bool,
+        /// Added to the variance.
+        eps: f64,
+    },
+    /// Normalisation of the channels of each pixel: of each position of a sequence, or of a vector.
+    LayerNorm {
+        /// Module name.
+        name: String,
+        /// Added to the variance.
+        eps: f64,
+    },
+    /// Sets elements to 0 at random in training, and scales up the others.
+    Dropout {
+        /// The probability, at least 0 and below 1.
+        p: f64,
+        /// Whether whole channels of an image are dropped.
+        channels: bool,
+    },
+    /// A convolution of a sequence (an image of height 1), whose weight is (outputs, inputs, length).
+    Conv1d {
+        /// Module name.
+        name: String,
+        /// Output channels.
+        out: usize,
+        /// Length of the kernel.
+        kernel: usize,
+        /// Step between neighboring outputs.
+        stride: usize,
+        /// Zeros added at both ends.
+        padding: usize,
+        /// Whether it has a bias.
+        bias: bool,
+    },
+    /// Numbers of words to rows of a table: a sequence, which is an image of height 1.
+    Embedding {
+        /// Module name.
+        name: String,
+        /// Rows of the table.
+        words: usize,
+        /// Numbers in a row.
+        width: usize,
+        /// The word whose row is 0 and stays so.
+        padding: Option<usize>,
     },
     /// An image to a vector.
     Flatten,
@@ -117,12 +188,45 @@ impl Layer {
     /// A convolution with a square kernel, stride 1, the given padding and a bias.
     #[must_use]
     pub fn conv(name: &str, out: usize, kernel: usize, padding: usize) -> Self {
-        Self::Conv2d { name: name.to_owned(), out, kernel: (kernel, kernel), stride: (1, 1), padding: (padding, padding), bias: true }
+        Self::Conv2d {
+            name: name.to_owned(),
+            out,
+            kernel: (kernel, kernel),
+            stride: (1, 1),
+            padding: (padding, padding),
+            dilation: (1, 1),
+            groups: 1,
+            bias: true,
+        }
+    }
+    /// A convolution with a square kernel and without a bias.
+    #[must_use]
+    pub fn plain_conv(name: &str, out: usize, kernel: usize, stride: usize, padding: usize) -> Self {
+        Self::Conv2d {
+            name: name.to_owned(),
+            out,
+            kernel: (kernel, kernel),
+            stride: (stride, stride),
+            padding: (padding, padding),
+            dilation: (1, 1),
+            groups: 1,
+            bias: false,
+        }
+    }
+    /// A square max-pool.
+    #[must_use]
+    pub fn max_pool(kernel: usize, stride: usize, padding: usize) -> Self {
+        Self::MaxPool2d { kernel: (kernel, kernel), stride: (stride, stride), padding: (padding, padding), ceil: false }
+    }
+    /// The mean over all pixels of each channel.
+    #[must_use]
+    pub fn mean() -> Self {
+        Self::AdaptiveAvgPool2d { size: (1, 1) }
     }
     /// A square max-pool whose windows touch and do not overlap.
     #[must_use]
     pub fn pool(size: usize) -> Self {
-        Self::MaxPool2d { kernel: (size, size), stride: (size, size), padding: (0, 0) }
+        Self::MaxPool2d { kernel: (size, size), stride: (size, size), padding: (0, 0), ceil: false }
     }
     /// A dense layer with a bias.
     #[must_use]
@@ -247,11 +351,16 @@ impl Network {
 /// The layer for messages.
 fn label(layer: &Layer) -> String {
     match layer {
-        Layer::Conv2d { name, .. } => format!("convolution `{name}`"),
+        Layer::Conv2d { name, .. } | Layer::Conv1d { name, .. } => format!("convolution `{name}`"),
         Layer::BatchNorm2d { name, .. } | Layer::BatchNorm1d { name, .. } => format!("batch norm `{name}`"),
         Layer::Relu => "ReLU".to_owned(),
         Layer::Activation(activation) => activation.name().to_owned(),
         Layer::MaxPool2d { .. } => "max-pool".to_owned(),
+        Layer::GroupNorm { name, .. } => format!("group norm `{name}`"),
+        Layer::LayerNorm { name, .. } => format!("layer norm `{name}`"),
+        Layer::Embedding { name, .. } => format!("embedding `{name}`"),
+        Layer::AvgPool2d { .. } | Layer::AdaptiveAvgPool2d { .. } => "average pool".to_owned(),
+        Layer::Dropout { .. } => "dropout".to_owned(),
         Layer::Flatten => "flatten".to_owned(),
         Layer::Linear { name, .. } => format!("dense `{name}`"),
         Layer::Save { name } => format!("save `{name}`"),

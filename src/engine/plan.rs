@@ -16,6 +16,16 @@ pub(super) struct Slide {
     pub kernel: (usize, usize),
     pub stride: (usize, usize),
     pub padding: (usize, usize),
+    pub dilation: (usize, usize),
+    /// Whether the output size is rounded up.
+    pub ceil: bool,
+}
+
+impl Slide {
+    /// One without holes, whose output size is rounded down.
+    pub fn dense(kernel: (usize, usize), stride: (usize, usize), padding: (usize, usize)) -> Self {
+        Self { kernel, stride, padding, dilation: (1, 1), ceil: false }
+    }
 }
 
 /// A value that was given a name.
@@ -61,16 +71,29 @@ impl Builder {
     }
     pub fn add(&mut self, layer: &Layer) -> Outcome<()> {
         match layer {
-            Layer::Conv2d { name, out, kernel, stride, padding, bias } => {
-                ops::conv::plan(self, name, *out, Slide { kernel: *kernel, stride: *stride, padding: *padding }, *bias)
+            Layer::Conv2d { name, out, kernel, stride, padding, dilation: (1, 1), groups: 1, bias } => {
+                ops::conv::plan(self, name, *out, Slide::dense(*kernel, *stride, *padding), *bias)
+            }
+            Layer::Conv2d { name, out, kernel, stride, padding, dilation, groups, bias } => {
+                let slide = Slide { dilation: *dilation, ..Slide::dense(*kernel, *stride, *padding) };
+                ops::grouped::plan(self, name, *out, slide, *groups, *bias)
             }
             Layer::BatchNorm2d { name, eps } => ops::norm::plan_channels(self, name, *eps),
             Layer::BatchNorm1d { name, eps } => ops::norm::plan_elements(self, name, *eps),
             Layer::Relu => self.relu(),
             Layer::Activation(activation) => ops::activation::plan(self, *activation),
-            Layer::MaxPool2d { kernel, stride, padding } => {
-                ops::pool::plan(self, Slide { kernel: *kernel, stride: *stride, padding: *padding })
+            Layer::MaxPool2d { kernel, stride, padding, ceil } => {
+                ops::pool::plan(self, Slide { ceil: *ceil, ..Slide::dense(*kernel, *stride, *padding) })
             }
+            Layer::AvgPool2d { kernel, stride, padding } => ops::average::plan(self, Slide::dense(*kernel, *stride, *padding)),
+            Layer::AdaptiveAvgPool2d { size } => ops::average::plan_adaptive(self, *size),
+            Layer::Dropout { p, channels } => ops::dropout::plan(self, *p, *channels),
+            Layer::Conv1d { name, out, kernel, stride, padding, bias } => {
+                ops::conv::plan_sequence(self, name, *out, Slide::dense((1, *kernel), (1, *stride), (0, *padding)), *bias)
+            }
+            Layer::GroupNorm { name, groups, shared, eps } => ops::group_norm::plan(self, name, *groups, *shared, *eps),
+            Layer::LayerNorm { name, eps } => ops::group_norm::plan_layer(self, name, *eps),
+            Layer::Embedding { name, words, width, padding } => ops::embedding::plan(self, name, *words, *width, *padding),
             Layer::Flatten => {
                 if !self.flat {
                     self.image = self.shape.channels;
@@ -139,20 +162,24 @@ impl Builder {
     }
     /// The output size of a kernel or window that slides over the current image.
     pub fn slide(&self, slide: Slide) -> Outcome<(usize, usize)> {
-        let one = |what: &str, size: usize, kernel: usize, stride: usize, padding: usize| {
+        let Slide { kernel, stride, padding, dilation, ceil } = slide;
+        let one = |what: &str, size: usize, kernel: usize, stride: usize, padding: usize, dilation: usize| {
             positive("kernel", kernel)?;
             positive("stride", stride)?;
-            let padded = size + 2 * padding;
-            if padded < kernel {
-                return Err(Fault::stage(format!("a {what} of {size} is too small for a kernel of {kernel} with padding {padding}"))
+            positive("dilation", dilation)?;
+            let (padded, reach) = (size + 2 * padding, (kernel - 1) * dilation + 1);
+            if padded < reach {
+                return Err(Fault::stage(format!("a {what} of {size} is too small for a kernel of {reach} with padding {padding}"))
                     .help("use larger images, a smaller kernel, padding, or fewer layers"));
             }
-            Ok((padded - kernel) / stride + 1)
+            let left = padded - reach;
+            // A window that would begin in the border behind the image is left out.
+            let more = ceil && left % stride != 0 && (left / stride + 1) * stride < size + padding;
+            Ok(left / stride + 1 + usize::from(more))
         };
-        let Slide { kernel, stride, padding } = slide;
         Ok((
-            one("height", self.shape.height, kernel.0, stride.0, padding.0)?,
-            one("width", self.shape.width, kernel.1, stride.1, padding.1)?,
+            one("height", self.shape.height, kernel.0, stride.0, padding.0, dilation.0)?,
+            one("width", self.shape.width, kernel.1, stride.1, padding.1, dilation.1)?,
         ))
     }
     pub fn parameter(&mut self, name: String, shape: Vec<usize>, order: Order, init: Init) -> Outcome<Range<usize>> {

@@ -147,6 +147,11 @@ impl<D: Device<f32>> Stock<D> {
                 Op::Activation(Activation::Sigmoid) => value.sigmoid(),
                 Op::Activation(Activation::Tanh) => value.tanh(),
                 Op::Activation(other) => return Err(missing(other.name())),
+                Op::GroupNorm(_) => return Err(missing("group or layer normalisation")),
+                Op::Grouped(_) => return Err(missing("grouped or dilated convolutions")),
+                Op::Embedding(_) => return Err(missing("embeddings")),
+                Op::Dropout(_) => return Err(missing("dropout")),
+                Op::Average(_) => return Err(missing("average pools")),
                 Op::Add(_) | Op::Concat(_) => return Err(missing("branches")),
                 Op::Copy => value,
             };

@@ -3,6 +3,7 @@
 use super::arena::Arena;
 use super::batch::Batch;
 use super::objective::Objective;
+use super::observe::Exposed;
 use super::parties::{Client, Server, Uploaded};
 use super::state::State;
 use super::trainer::Trainer;
@@ -32,6 +33,21 @@ pub enum When {
     AfterReceive,
     /// After training and before aggregation.
     AfterTraining,
+}
+
+/// What the clients of an algorithm send: what threats, privacy and defences can act on.
+///
+/// The text of the last two is a predicate that completes "`name` ...".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sends {
+    /// The parameters of `averaged`, of which the server makes a mean, and nothing else.
+    Averaged,
+    /// The same, but the server or other clients also use this, on which no intervention acts.
+    AveragedAnd(&'static str),
+    /// Whole models, of which the server makes no single mean.
+    Models(&'static str),
+    /// No parameters that interventions know.
+    Other(&'static str),
 }
 
 /// Floats that one client and the server exchange in a round.
@@ -111,6 +127,10 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     /// so that it reads the old model means overriding this too.
     fn kept(&self, layer: &Entry) -> bool {
         !(self.shared(layer) && self.receives() == Who::All)
+    }
+    /// What the clients send, and whether the server makes a mean of it.
+    fn sends(&self) -> Sends {
+        Sends::Averaged
     }
     /// Which clients receive.
     fn receives(&self) -> Who {
@@ -208,6 +228,11 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     /// A stage fault.
     fn distribute(&self, arena: &mut Arena<'_, Self>, uploads: &[Uploaded<Self::Upload>]) -> Outcome<()> {
         Ok(())
+    }
+    /// What an upload shows of the parameters of a client's model to the server, which knows the model from which the client `started`.
+    /// By default what `averaged` names.
+    fn exposes(&self, server: &Server<Self::Server>, started: &Model, upload: &Uploaded<Self::Upload>) -> Exposed {
+        Exposed::of(server.global.net.layout(), |layer| self.averaged(layer), &started.params, &upload.model.params)
     }
     /// Work after the last round (FedBABU fine-tunes everybody). Returns whether there was any; then all are evaluated once more.
     ///

@@ -73,6 +73,7 @@ impl<'a, A: Algorithm> Arena<'a, A> {
     ) -> Outcome<Vec<R>> {
         let (world, server, round, cohort) = (self.world, &*self.server, self.round, self.cohort);
         let first_pass = pass_base(self.phase, self.calls);
+        let trains = matches!(self.phase, Phase::Prepare | Phase::Receive | Phase::Train);
         self.calls += 1;
         let mut jobs = Vec::with_capacity(ids.len());
         let mut wanted = ids.iter().peekable();
@@ -89,6 +90,7 @@ impl<'a, A: Algorithm> Arena<'a, A> {
                 let at = Moment { client: client.id as u64, round, pass: first_pass };
                 let position = cohort.iter().position(|id| *id == client.id);
                 let mut trainer = trainer(world, worker, at, client.participations, position);
+                trainer.trains = trains;
                 let result = work(&mut trainer, server, client)?;
                 Ok((result, trainer.tally))
             },
@@ -161,7 +163,21 @@ pub(super) fn trainer<'a>(
         }
     }
     let epochs = world.clock.epochs(world.streams.as_ref(), Moment { pass: 0, ..at }, settings.local_epochs);
-    Trainer { world, worker, at, first_pass: at.pass, epochs, rate, position, tally: Tally::default() }
+    worker.engine.draw_from(world.streams.dropout(at));
+    Trainer {
+        world,
+        worker,
+        at,
+        first_pass: at.pass,
+        steps: 0,
+        trains: false,
+        rewound: false,
+        batch_gradients: 0,
+        epochs,
+        rate,
+        position,
+        tally: Tally::default(),
+    }
 }
 
 /// Runs `work` on every job, on this thread and on as many more as the budget has idle; the results stand in the order of `jobs`.

@@ -3,6 +3,7 @@
 //! A snapshot is a list of named parts, one a client, so that a store can leave alone the parts that did not change.
 
 use super::algorithm::Algorithm;
+use super::intervention::Memory;
 use super::parties::{Client, Server};
 use super::round::Books;
 use super::state::{Load, Save, State, Visitor};
@@ -15,7 +16,7 @@ use crate::engine::Model;
 pub struct Snapshot {
     /// Rounds done.
     pub round: u64,
-    /// `books`, `server` and `client/ID`, each with its bytes.
+    /// `books`, `server`, `client/ID` and, where something intervenes, `interventions`, each with its bytes.
     pub parts: Vec<(String, Vec<u8>)>,
 }
 
@@ -37,6 +38,7 @@ pub(super) fn take<A: Algorithm>(
     template: &Model,
     server: &mut Server<A::Server>,
     clients: &mut [Client<A::Client>],
+    memories: &mut [Memory],
     books: &Books,
 ) -> Snapshot {
     let books = Books { round, ..books.clone() };
@@ -49,6 +51,11 @@ pub(super) fn take<A: Algorithm>(
         visit_client(algorithm, client, &mut save);
         parts.push((format!("client/{}", client.id), save.bytes));
     }
+    if !memories.is_empty() {
+        let mut save = Save::new(template);
+        memories.iter_mut().for_each(|memory| memory.visit(&mut save));
+        parts.push(("interventions".to_owned(), save.bytes));
+    }
     Snapshot { round, parts }
 }
 
@@ -57,6 +64,7 @@ pub(super) fn restore<A: Algorithm>(
     algorithm: &A,
     server: &mut Server<A::Server>,
     clients: &mut [Client<A::Client>],
+    memories: &mut [Memory],
 ) -> Outcome<Books> {
     let part = |name: &str| {
         let found = snapshot.parts.iter().find(|(n, _)| n == name);
@@ -71,6 +79,11 @@ pub(super) fn restore<A: Algorithm>(
         let mut load = Load::new(&template, part(&name)?);
         visit_client(algorithm, client, &mut load);
         load.finish().at(|| name)?;
+    }
+    if !memories.is_empty() {
+        let mut load = Load::new(&template, part("interventions")?);
+        memories.iter_mut().for_each(|memory| memory.visit(&mut load));
+        load.finish().at(|| "interventions")?;
     }
     serde_json::from_slice(part("books")?).map_err(|e| Fault::storage(format!("the checkpoint's books are damaged: {e}")))
 }

@@ -2,7 +2,9 @@
 
 use super::algorithm::{Algorithm, Who};
 use super::arena::Arena;
-use super::history::{ClientMeasured, Measured};
+use super::batch::Batch;
+use super::history::{ClientMeasured, Measured, Threatened};
+use super::intervention::{Place, Trial};
 use super::parties::{Client, Server};
 use super::settings::TrainLoss;
 use super::trainer::Trainer;
@@ -10,18 +12,27 @@ use crate::base::Outcome;
 use crate::engine::loss::{argmax, softmax};
 use std::collections::BTreeMap;
 
-/// Every view of every client; with a full training loss where the settings ask for it.
-pub(super) fn measure<A: Algorithm>(algorithm: &A, arena: &mut Arena<'_, A>) -> Outcome<(BTreeMap<String, Measured>, Option<f64>)> {
+/// The measurements of each view, the full training loss, and what a threat has achieved.
+type Evaluated = (BTreeMap<String, Measured>, Option<f64>, Option<Threatened>);
+
+/// Every view of every client; with a full training loss where the settings ask for it, and with what a threat has achieved.
+pub(super) fn measure<A: Algorithm>(algorithm: &A, arena: &mut Arena<'_, A>) -> Outcome<Evaluated> {
     let ids = arena.ids(Who::All);
     let views = algorithm.views();
+    let attackers = arena.world.attackers();
+    let threatened = arena.world.interventions.iter().any(|intervention| intervention.place() == Place::Threat);
     let by_client = arena.each(&ids, |trainer, server, client| {
         algorithm.before_evaluation(trainer, server, client, true)?;
-        (0..views.len()).map(|view| measure_client(algorithm, view, trainer, server, client)).collect::<Outcome<Vec<_>>>()
+        let measured =
+            (0..views.len()).map(|view| measure_client(algorithm, view, trainer, server, client)).collect::<Outcome<Vec<_>>>()?;
+        let honest = threatened && attackers.binary_search(&client.id).is_err();
+        let tried = if honest { try_client(algorithm, trainer, server, client)? } else { (0, 0) };
+        Ok((measured, tried))
     })?;
     let mut measured = BTreeMap::new();
     let mut train_loss = None;
     for (view, name) in views.iter().enumerate() {
-        let clients: Vec<ClientMeasured> = by_client.iter().map(|views| views[view]).collect();
+        let clients: Vec<ClientMeasured> = by_client.iter().map(|(views, _)| views[view]).collect();
         let sum: f64 = clients.iter().filter_map(|c| c.train_loss_sum).sum();
         let rows: u64 = clients.iter().filter_map(|c| c.train_n).sum();
         // The headline view stands last and wins.
@@ -30,7 +41,50 @@ pub(super) fn measure<A: Algorithm>(algorithm: &A, arena: &mut Arena<'_, A>) -> 
         }
         measured.insert((*name).to_owned(), Measured::of(clients));
     }
-    Ok((measured, train_loss))
+    let honest = ids.iter().zip(&by_client).filter(|(id, _)| attackers.binary_search(id).is_err());
+    let headline = honest.filter_map(|(id, (views, tried))| Some((*id, *views.last()?, *tried)));
+    let threat = threatened.then(|| Threatened::of(headline.collect()));
+    Ok((measured, train_loss, threat))
+}
+
+/// On how many samples of its trials a threat gets the prediction that it wants from a client's headline model, and of how many.
+fn try_client<A: Algorithm>(
+    algorithm: &A,
+    trainer: &mut Trainer<'_>,
+    server: &Server<A::Server>,
+    client: &Client<A::Client>,
+) -> Outcome<(u64, u64)> {
+    let view = algorithm.views().len().saturating_sub(1);
+    let (mut wins, mut n) = (0, 0);
+    let world = trainer.world;
+    for intervention in &world.interventions {
+        let mut attempt = |trainer: &mut Trainer<'_>, batch: &mut Batch| {
+            let wanted = intervention.alter(batch);
+            if wanted.iter().all(Option::is_none) {
+                return Ok(());
+            }
+            let scores = algorithm.scores(view, trainer, server, client, batch)?;
+            let classes = scores.len() / batch.rows().max(1);
+            if classes == 0 {
+                return Ok(());
+            }
+            for (row, wanted) in scores.chunks_exact(classes).zip(wanted) {
+                n += u64::from(wanted.is_some());
+                wins += u64::from(wanted == Some(argmax(row) as u32));
+            }
+            Ok(())
+        };
+        match intervention.trial() {
+            Trial::None => {}
+            Trial::TestSets => trainer.pass(trainer.testing(), &mut attempt)?,
+            Trial::Own(batches) => {
+                for batch in batches {
+                    attempt(trainer, &mut batch.clone())?;
+                }
+            }
+        }
+    }
+    Ok((wins, n))
 }
 
 /// One view of one client.

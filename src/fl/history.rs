@@ -16,6 +16,9 @@ pub struct History {
     /// The clients that joined after the last round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newcomers: Option<Measured>,
+    /// The clients that are malicious at some time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attackers: Vec<usize>,
     /// Events that explain a result: a round without uploads, undefined values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -54,6 +57,28 @@ pub struct Evaluation {
     pub floats_up: u64,
     /// Batch gradients computed so far.
     pub gradient_evaluations: u64,
+    /// What honest clients have of their model under a threat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threat: Option<Threatened>,
+    /// Other numbers of what acts on the rounds, such as the privacy spent so far.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+}
+
+/// The headline model of honest clients under a threat.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Threatened {
+    /// Correct predictions over clean test samples of honest clients, in [0, 1].
+    pub honest_accuracy: Option<f64>,
+    /// The unweighted mean of the honest clients' accuracies on clean test samples.
+    pub honest_accuracy_mean: Option<f64>,
+    /// Predictions that the threat wants over the samples on which it is tried, of all honest clients together, in [0, 1]; absent for
+    /// a threat that wants none.
+    pub attack_success: Option<f64>,
+    /// For each honest client its id, wanted predictions, and samples on which the threat was tried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<(usize, u64, u64)>,
 }
 
 /// The test measurements of one view.
@@ -122,6 +147,22 @@ impl Measured {
     }
 }
 
+impl Threatened {
+    /// Summarises the honest clients: id, clean measurements, and (wanted predictions, samples tried).
+    #[must_use]
+    pub fn of(clients: Vec<(usize, ClientMeasured, (u64, u64))>) -> Self {
+        let clean = Measured::of(clients.iter().map(|(_, measured, _)| *measured).collect());
+        let (wins, n) = clients.iter().fold((0, 0), |(wins, n), (.., tried)| (wins + tried.0, n + tried.1));
+        let tried = clients.iter().map(|(id, _, (wins, n))| (*id, *wins, *n));
+        Self {
+            honest_accuracy: clean.accuracy,
+            honest_accuracy_mean: clean.accuracy_mean,
+            attack_success: (n > 0).then(|| wins as f64 / n as f64),
+            tried: if n > 0 { tried.collect() } else { Vec::new() },
+        }
+    }
+}
+
 impl Measured {
     /// The value of a metric that begins with `test_`.
     fn value(&self, metric: &str) -> Option<f64> {
@@ -144,7 +185,7 @@ impl History {
     /// The values of a metric over the evaluations, as (round, value); absent values are left out.
     ///
     /// Metrics are the fields of [`Measured`] with the prefix `test_` (of the headline view; `VIEW:test_accuracy` of another one),
-    /// `train_loss`, `floats_up`, `floats_down` and `gradient_evaluations`. The view [`NEW_CLIENTS`] has one value, after the last
+    /// `train_loss`, `floats_up`, `floats_down`, `gradient_evaluations`, the numbers of [`Threatened`] and those that interventions name. The view [`NEW_CLIENTS`] has one value, after the last
     /// round.
     #[must_use]
     pub fn series(&self, metric: &str) -> Vec<(u64, f64)> {
@@ -162,6 +203,13 @@ impl History {
                     "floats_up" => Some(e.floats_up as f64),
                     "floats_down" => Some(e.floats_down as f64),
                     "gradient_evaluations" => Some(e.gradient_evaluations as f64),
+                    // Without a threat everybody is honest.
+                    "honest_accuracy" => e.threat.as_ref().map_or_else(|| e.views.get(view)?.accuracy, |threat| threat.honest_accuracy),
+                    "honest_accuracy_mean" => {
+                        e.threat.as_ref().map_or_else(|| e.views.get(view)?.accuracy_mean, |threat| threat.honest_accuracy_mean)
+                    }
+                    "attack_success" => e.threat.as_ref()?.attack_success,
+                    _ if e.figures.contains_key(metric) => e.figures.get(metric).copied(),
                     _ => e.views.get(view)?.value(metric),
                 };
                 Some((e.round, value?))
@@ -184,6 +232,14 @@ pub const METRICS: &[&str] = &[
     "floats_up",
     "floats_down",
     "gradient_evaluations",
+    "honest_accuracy",
+    "honest_accuracy_mean",
+    "attack_success",
+    "epsilon",
+    "noise_multiplier",
+    "secure_bytes_up",
+    "secure_bytes_down",
+    "secure_seconds",
     "global:test_accuracy",
     "personal:test_accuracy",
     "generic:test_accuracy",

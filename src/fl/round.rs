@@ -9,17 +9,20 @@
 //!     evaluate, where the reference does so after receiving
 //!     train, upload
 //!     evaluate, where the reference does so after training
-//!     lose uploads, refuse late ones; aggregate; distribute
+//!     lose uploads, refuse late ones; let interventions act; aggregate; let interventions act; distribute
 //! checkpoint
 //! receive and evaluate once more; finish (and evaluate); new clients
 //! ```
 
-use super::algorithm::{Aggregation, Algorithm, When, Who};
+use super::algorithm::{Aggregation, Algorithm, Sends, When, Who};
 use super::arena::{Arena, Phase, sorted};
+use super::between::{self, Averaged};
 use super::checkpoint::{self, Snapshot};
 use super::evaluate::measure;
 use super::history::{Evaluation, History, Status};
+use super::intervention::{self, Memory, Needs, Place};
 use super::newcomers;
+use super::observe::Observable;
 use super::parties::{Client, Server, Uploaded};
 use super::settings::TrainLoss;
 use super::state::{Collect, Leaf};
@@ -28,6 +31,7 @@ use super::trainer::Tally;
 use super::world::World;
 use crate::base::{Fault, FaultKind, Outcome};
 use crate::engine::Model;
+use std::collections::BTreeMap;
 
 /// What surrounds a simulation: checkpoints, progress, interrupts, inspection. All but `stopping` have empty defaults.
 #[expect(unused_variables, reason = "the defaults do nothing")]
@@ -93,7 +97,7 @@ pub struct Simulated {
 }
 
 /// An algorithm ready to run, without its types.
-pub trait Simulation: Send + Sync {
+pub trait Simulation: Observable + Send + Sync {
     /// Runs the whole simulation.
     ///
     /// # Errors
@@ -101,6 +105,8 @@ pub trait Simulation: Send + Sync {
     fn simulate(&self, world: &World, monitor: &mut dyn Monitor) -> Outcome<Simulated>;
     /// Whether the number of rounds enters the updates.
     fn horizon(&self) -> bool;
+    /// What the clients send.
+    fn sends(&self) -> Sends;
 }
 
 impl<A: Algorithm> Simulation for A {
@@ -110,17 +116,24 @@ impl<A: Algorithm> Simulation for A {
     fn horizon(&self) -> bool {
         Algorithm::horizon(self)
     }
+    fn sends(&self) -> Sends {
+        Algorithm::sends(self)
+    }
 }
 
 /// A simulation under way.
-struct Run<'a, A: Algorithm> {
-    algorithm: &'a A,
-    world: &'a World,
-    monitor: &'a mut dyn Monitor,
-    server: Server<A::Server>,
-    clients: Vec<Client<A::Client>>,
-    books: Books,
-    round: u64,
+pub(super) struct Run<'a, A: Algorithm> {
+    pub(super) algorithm: &'a A,
+    pub(super) world: &'a World,
+    pub(super) monitor: &'a mut dyn Monitor,
+    pub(super) server: Server<A::Server>,
+    pub(super) clients: Vec<Client<A::Client>>,
+    /// What each intervention remembers.
+    pub(super) memories: Vec<Memory>,
+    /// The layers between which interventions act; absent where none does.
+    pub(super) averaged: Option<Averaged>,
+    pub(super) books: Books,
+    pub(super) round: u64,
 }
 
 /// What is counted along the way; part of every checkpoint.
@@ -137,17 +150,22 @@ pub(super) struct Books {
 }
 
 impl<'a, A: Algorithm> Run<'a, A> {
-    fn start(algorithm: &'a A, world: &'a World, monitor: &'a mut dyn Monitor) -> Outcome<Self> {
+    pub(super) fn start(algorithm: &'a A, world: &'a World, monitor: &'a mut dyn Monitor) -> Outcome<Self> {
+        intervention::check(world, A::describe().name, algorithm.sends())?;
         let mut server = Server { global: world.initial.clone(), state: A::Server::default() };
         let client = |id| Client { id, model: world.initial.clone(), state: A::Client::default(), participations: 0, seconds: [0.0; 2] };
         let mut clients: Vec<_> = (0..world.clients()).map(client).collect();
         algorithm.setup(world, &mut server, &mut clients)?;
         let mut books = Books::default();
         books.history.headline = algorithm.views().last().copied().unwrap_or_default().to_owned();
-        let mut run = Self { algorithm, world, monitor, server, clients, books, round: 0 };
+        books.history.attackers = world.attackers();
+        let memories = vec![Memory::default(); world.interventions.len()];
+        let acting = world.interventions.iter().any(|intervention| intervention.needs() != Needs::Nothing);
+        let averaged = acting.then(|| Averaged::of(algorithm, world));
+        let mut run = Self { algorithm, world, monitor, server, clients, memories, averaged, books, round: 0 };
         match run.monitor.resume()? {
             Some(snapshot) if snapshot.round <= world.settings.rounds => {
-                run.books = checkpoint::restore(&snapshot, algorithm, &mut run.server, &mut run.clients)?;
+                run.books = checkpoint::restore(&snapshot, algorithm, &mut run.server, &mut run.clients, &mut run.memories)?;
                 run.round = snapshot.round;
             }
             _ => {
@@ -185,7 +203,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         Ok(Simulated { history: self.books.history, global: self.server.global, last })
     }
 
-    fn one_round(&mut self) -> Outcome<()> {
+    pub(super) fn one_round(&mut self) -> Outcome<()> {
         let (algorithm, world, round) = (self.algorithm, self.world, self.round);
         let settings = &world.settings;
         let nominal = settings.nominal_cohort(world.clients());
@@ -201,19 +219,33 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let uploads = algorithm.train_phase(&mut arena)?;
         let tally = arena.tally;
         self.train_accounts(tally, &cohort);
+        for (intervention, memory) in world.interventions.iter().zip(&mut self.memories) {
+            intervention.trained(world, round, &cohort, memory)?;
+        }
         let done = round + 1;
         self.evaluate(When::AfterTraining, done, done.is_multiple_of(settings.eval_every) || done == settings.rounds, &cohort)?;
 
-        let uploads = self.accept(uploads, &cohort)?;
+        let mut uploads = self.accept(uploads, &cohort)?;
+        let mut context = Aggregation { round, rounds: settings.rounds, clients: world.clients(), nominal, cohort: &cohort };
+        self.transmit(&uploads, &cohort);
+        let arrived = uploads.len();
+        if let Some(averaged) = self.averaged.as_ref().filter(|_| arrived > 0) {
+            between::sent(averaged, world, &mut self.memories, &context, &self.server.global, &mut uploads, Place::Secure)?;
+            // What is refused was never asked for: sums that are divided by a constant count stay means.
+            context.nominal = nominal.saturating_sub(arrived - uploads.len()).max(1);
+        }
         if uploads.is_empty() {
-            self.note(format!("round {}: no upload arrived, so the server kept its state", round + 1));
+            let why = if arrived == 0 { "no upload arrived" } else { "every upload was refused" };
+            self.note(format!("round {}: {why}, so the server kept its state", round + 1));
         } else {
-            let context = Aggregation { round, rounds: settings.rounds, clients: world.clients(), nominal, cohort: &cohort };
+            let before = self.averaged.is_some().then(|| self.server.global.clone());
             let mut arena = self.arena(round, &cohort, Phase::Aggregate);
             arena.serve(|trainer, server| algorithm.aggregate(trainer, server, &uploads, &context))?;
             let tally = arena.tally;
             self.books.gradients += tally.gradients;
-            self.transmit(&uploads, &cohort);
+            if let Some((averaged, before)) = self.averaged.as_ref().zip(before) {
+                between::aggregated(averaged, world, &mut self.memories, &context, &before, &mut self.server.global)?;
+            }
             let mut arena = self.arena(round, &cohort, Phase::Distribute);
             algorithm.distribute(&mut arena, &uploads)?;
             let tally = arena.tally;
@@ -250,11 +282,11 @@ impl<'a, A: Algorithm> Run<'a, A> {
         Ok(())
     }
 
-    fn arena<'b>(&'b mut self, round: u64, cohort: &'b [usize], phase: Phase) -> Arena<'b, A> {
+    pub(super) fn arena<'b>(&'b mut self, round: u64, cohort: &'b [usize], phase: Phase) -> Arena<'b, A> {
         Arena::new(self.world, &mut self.server, &mut self.clients, round, cohort, phase)
     }
 
-    fn receive(&mut self, round: u64, cohort: &[usize]) -> Outcome<()> {
+    pub(super) fn receive(&mut self, round: u64, cohort: &[usize]) -> Outcome<()> {
         let algorithm = self.algorithm;
         let mut arena = self.arena(round, cohort, Phase::Receive);
         let ids = arena.ids(algorithm.receives());
@@ -264,14 +296,14 @@ impl<'a, A: Algorithm> Run<'a, A> {
         Ok(())
     }
 
-    fn evaluate(&mut self, when: When, round: u64, due: bool, cohort: &[usize]) -> Outcome<()> {
+    pub(super) fn evaluate(&mut self, when: When, round: u64, due: bool, cohort: &[usize]) -> Outcome<()> {
         if self.algorithm.evaluates() != when {
             return Ok(());
         }
         let algorithm = self.algorithm;
         if due {
             let mut arena = self.arena(round, cohort, Phase::Evaluate);
-            let (views, full) = measure(algorithm, &mut arena)?;
+            let (views, full, threat) = measure(algorithm, &mut arena)?;
             let (sum, rows) = self.books.running;
             let running = (rows > 0).then(|| sum / rows as f64);
             let train_loss = match self.world.settings.train_loss {
@@ -287,6 +319,8 @@ impl<'a, A: Algorithm> Run<'a, A> {
                 floats_down: self.books.floats_down,
                 floats_up: self.books.floats_up,
                 gradient_evaluations: self.books.gradients,
+                threat,
+                figures: self.figures(round),
             });
         } else {
             let mut arena = self.arena(round, cohort, Phase::Evaluate);
@@ -298,8 +332,14 @@ impl<'a, A: Algorithm> Run<'a, A> {
         Ok(())
     }
 
+    /// What interventions say of the rounds so far.
+    fn figures(&self, round: u64) -> BTreeMap<String, f64> {
+        let said = self.world.interventions.iter().zip(&self.memories).flat_map(|(i, memory)| i.figures(self.world, round, memory));
+        said.filter(|(_, value)| value.is_finite()).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
     /// Books the training phase: participations, simulated seconds, loss.
-    fn train_accounts(&mut self, tally: Tally, cohort: &[usize]) {
+    pub(super) fn train_accounts(&mut self, tally: Tally, cohort: &[usize]) {
         let (world, round) = (self.world, self.round);
         self.books.gradients += tally.gradients;
         self.books.running = if tally.loss.is_finite() { (tally.loss, tally.rows) } else { (0.0, 0) };
@@ -316,7 +356,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
     }
 
     /// The uploads that arrive in time, in the order of ids, with their weights.
-    fn accept(&mut self, uploads: Vec<Uploaded<A::Upload>>, cohort: &[usize]) -> Outcome<Vec<Uploaded<A::Upload>>> {
+    pub(super) fn accept(&mut self, uploads: Vec<Uploaded<A::Upload>>, cohort: &[usize]) -> Outcome<Vec<Uploaded<A::Upload>>> {
         let settings = &self.world.settings;
         let arriving = self.world.streams.accepted(self.round, cohort.len(), settings.arriving(cohort.len()));
         let arrived: Vec<usize> = arriving.iter().map(|position| cohort[*position]).collect();
@@ -356,7 +396,8 @@ impl<'a, A: Algorithm> Run<'a, A> {
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        checkpoint::take(self.round, self.algorithm, &self.world.initial, &mut self.server, &mut self.clients, &self.books)
+        let (server, clients, memories) = (&mut self.server, &mut self.clients, &mut self.memories);
+        checkpoint::take(self.round, self.algorithm, &self.world.initial, server, clients, memories, &self.books)
     }
 
     fn inspect(&mut self) {

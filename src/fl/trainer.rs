@@ -18,6 +18,14 @@ pub struct Trainer<'a> {
     pub(super) worker: &'a mut Worker,
     pub(super) at: Moment,
     pub(super) first_pass: u64,
+    /// Gradients that interventions have seen.
+    pub(super) steps: u64,
+    /// Whether what it computes is a client's training.
+    pub(super) trains: bool,
+    /// Whether batches of which there were gradients come again.
+    pub(super) rewound: bool,
+    /// Gradients of the present batch so far.
+    pub(super) batch_gradients: u64,
     pub(super) epochs: u64,
     pub(super) rate: f64,
     pub(super) position: Option<usize>,
@@ -156,6 +164,7 @@ impl<'a> Trainer<'a> {
     /// the global track of Ditto is FedAvg, and its personal one without its pull is local training, bit for bit.
     pub fn rewind(&mut self) {
         self.at.pass = self.first_pass;
+        self.rewound |= self.steps > 0;
     }
     /// Noise for an algorithm.
     pub fn noise(&mut self, kind: NoiseKind, out: &mut [f32]) {
@@ -186,6 +195,7 @@ impl<'a> Trainer<'a> {
 
     fn batches(&mut self, pass: Pass, most: usize, mut visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
         let world = self.world;
+        self.in_order(pass.order)?;
         let shard = world.shard(self.client());
         let mut samples = if pass.order == Order::Test { &shard.test[..] } else { &shard.train[..] };
         if let Order::Window { start, len } | Order::ShuffledWindow { start, len } = pass.order {
@@ -207,6 +217,10 @@ impl<'a> Trainer<'a> {
             }
             world.data.gather(&chosen, &mut batch.x);
             world.data.gather_labels(&chosen, &mut batch.y);
+            if pass.order != Order::Test {
+                world.interventions.iter().for_each(|intervention| intervention.poison(self.at, &mut batch));
+            }
+            self.batch_gradients = 0;
             result = visit(self, &mut batch);
             if result.is_err() {
                 break;
@@ -270,6 +284,7 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A stage fault from a custom objective.
     pub fn loss(&mut self, models: &mut [&mut Model], batch: &Batch, objective: &Objective<'_>) -> Outcome<f32> {
+        self.gradients_only()?;
         let tally = self.tally;
         let loss = self.gradients(models, batch, objective, Parts::Nothing);
         self.tally = tally;
@@ -284,6 +299,9 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A stage fault from a custom objective.
     pub fn gradients(&mut self, models: &mut [&mut Model], batch: &Batch, objective: &Objective<'_>, parts: Parts) -> Outcome<f32> {
+        if let Some(norm) = self.sample_clip() {
+            return self.clipped_gradient(models, batch, objective, parts, norm);
+        }
         let Worker { engine, grads, d_logits, zeros, .. } = &mut *self.worker;
         grads.resize_with(grads.len().max(models.len()), Vec::new);
         for (grad, model) in grads.iter_mut().zip(models.iter()) {
@@ -319,6 +337,7 @@ impl<'a> Trainer<'a> {
                 engine.differentiate(&mut branches, &mut grads[..count], |graphs| loss(graphs, &batch.y))?
             }
         };
+        self.intervene(models.len(), batch.rows());
         self.tally.loss += f64::from(loss) * batch.rows() as f64;
         self.tally.rows += (batch.rows() * losses) as u64;
         self.tally.gradients += models.len() as u64;
@@ -328,7 +347,19 @@ impl<'a> Trainer<'a> {
         Ok(loss)
     }
 
-    fn count(&self, model: &Model, forward: usize, backward: usize) {
+    /// Lets interventions change the gradients of a step.
+    pub(super) fn intervene(&mut self, models: usize, rows: usize) {
+        if !self.trains || self.world.interventions.is_empty() {
+            return;
+        }
+        let at = Moment { pass: self.first_pass + self.steps, ..self.at };
+        self.steps += 1;
+        for (index, gradient) in self.worker.grads.iter_mut().take(models).enumerate() {
+            self.world.interventions.iter().for_each(|intervention| intervention.gradient(at, index, rows, gradient));
+        }
+    }
+
+    pub(super) fn count(&self, model: &Model, forward: usize, backward: usize) {
         if model.net.input() == self.world.network().input() {
             self.world.meter.count(forward, backward);
         }
@@ -375,6 +406,7 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A stage fault when the batch does not fit the model.
     pub fn forward(&mut self, model: &mut Model, batch: &Batch) -> Outcome<(Vec<f32>, Vec<f32>)> {
+        self.gradients_only()?;
         let engine = &mut self.worker.engine;
         engine.forward(0, model, &batch.x, batch.rows())?;
         let outputs = (engine.features(0).to_vec(), engine.logits(0).to_vec());
@@ -387,6 +419,7 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A stage fault when the batch does not fit the model.
     pub fn embed(&mut self, model: &mut Model, batch: &Batch) -> Outcome<Vec<f32>> {
+        self.gradients_only()?;
         let engine = &mut self.worker.engine;
         engine.forward_base(0, model, &batch.x, batch.rows())?;
         let features = engine.features(0).to_vec();
@@ -408,6 +441,7 @@ impl<'a> Trainer<'a> {
         self.tally.gradients += 1;
         let width = model.net.features().max(1);
         let rows = d_features.map_or_else(|| d_logits.map_or(0, |d| d.len() / model.net.classes()), |d| d.len() / width);
+        self.intervene(1, rows);
         self.count(model, 0, if parts.base() { rows } else { 0 });
         Ok(())
     }

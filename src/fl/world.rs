@@ -1,6 +1,7 @@
 //! What does not change during a simulation: network, data, clients' samples, options and random streams.
 
 use super::clock::Clock;
+use super::intervention::Intervention;
 use super::meter::Meter;
 use super::settings::Settings;
 use super::streams::{Law, Streams};
@@ -32,6 +33,8 @@ pub struct World {
     pub clock: Clock,
     /// What the networks have worked so far.
     pub meter: Meter,
+    /// What acts on rounds from outside the algorithm, in the order in which it acts.
+    pub interventions: Vec<Box<dyn Intervention>>,
     workers: Mutex<Vec<Worker>>,
 }
 
@@ -44,6 +47,8 @@ pub struct Worker {
     /// What a module sees in place of a batch.
     pub(super) zeros: Vec<f32>,
     pub(super) batch: super::batch::Batch,
+    /// The gradient of one sample.
+    pub(super) sample: Vec<f32>,
 }
 
 impl World {
@@ -92,8 +97,29 @@ impl World {
             budget,
             clock,
             meter: Meter::default(),
+            interventions: Vec::new(),
             workers: Mutex::new(Vec::new()),
         })
+    }
+    /// Adds something that acts on rounds, at its place among the others.
+    #[must_use]
+    pub fn with(mut self, intervention: Box<dyn Intervention>) -> Self {
+        self.interventions.push(intervention);
+        self.interventions.sort_by_key(|intervention| intervention.place());
+        self
+    }
+    /// The clients that are malicious at some time, ascending.
+    #[must_use]
+    pub fn attackers(&self) -> Vec<usize> {
+        let mut ids: Vec<usize> = self.interventions.iter().flat_map(|i| i.attackers().iter().copied()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+    /// The number of uploads that arrive in a round in which the nominal number of clients takes part.
+    #[must_use]
+    pub fn uploads(&self) -> usize {
+        self.settings.arriving(self.settings.nominal_cohort(self.clients()))
     }
     /// The number of clients that train, N.
     #[must_use]

@@ -5,6 +5,7 @@
 use super::expand::{Node, NodeId, Plan};
 use super::key::{Manifest, StageKey};
 use crate::base::{Digest, text};
+use crate::spec::catalog::RECIPE;
 use crate::spec::node::short;
 use serde::Serialize;
 use serde_json::Value;
@@ -127,7 +128,10 @@ fn decide_one(plan: &Plan, id: NodeId, earlier: &[Decision], history: &dyn Histo
     let digest_of = |node, output: &str| digest(earlier, node, output);
     let Some(key) = plan.digest(id, &digest_of) else {
         // A stored result without an output that is read now: its stage has to run again first.
-        let after = node.inputs.iter().find(|input| input.outputs.iter().any(|output| digest(earlier, input.node, output).is_none()));
+        let after = node
+            .inputs
+            .iter()
+            .find(|input| input.outputs.iter().any(|output| *output != RECIPE && digest(earlier, input.node, output).is_none()));
         return Decision::Maybe { after: after.map_or(id, |input| input.node) };
     };
     if forced(node) {

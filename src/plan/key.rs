@@ -5,7 +5,7 @@
 use super::expand::{Node, NodeId, Plan};
 use crate::base::{Digest, canon};
 use crate::spec::Params;
-use crate::spec::catalog::{Catalog, Field, Shape, StageKind, Type};
+use crate::spec::catalog::{Catalog, Field, RECIPE, Shape, StageKind, Type};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -95,7 +95,8 @@ impl Plan {
         kind.shape.describe(&Source::Params(&node.params), &mut components);
         for input in &node.inputs {
             for (output, name) in input.outputs.iter().zip(input.components.iter()) {
-                let digest = digest_of(input.node, output)?;
+                // How the other stage was made is what its key says.
+                let digest = if *output == RECIPE { self.digest(input.node, digest_of)? } else { digest_of(input.node, output)? };
                 components.push((Cow::Borrowed(name), Cow::Owned(Value::String(digest.hex()))));
             }
         }

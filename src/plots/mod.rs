@@ -9,6 +9,8 @@ mod critical;
 mod curves;
 mod front;
 mod graph;
+mod heat;
+mod pictures;
 mod strips;
 mod svg;
 
@@ -17,5 +19,7 @@ pub use critical::{Critical, critical};
 pub use curves::{Curves, Point, Series, curves};
 pub use front::{Front, Spot, front};
 pub use graph::{Box, graph};
+pub use heat::{Heat, heat};
+pub use pictures::{Picture, pictures};
 pub use strips::{Strip, Strips, strips};
 pub use svg::{STYLE, Svg};

@@ -125,6 +125,19 @@ impl Svg {
         let _ = writeln!(self.body, "<polygon class=\"{class}\" points=\"{}\">{}</polygon>", joined(&points), tipped(tip));
     }
 
+    /// A PNG, which becomes part of the text; pixels stay sharp.
+    pub(super) fn image(&mut self, at: (f64, f64), size: (f64, f64), png: &[u8]) {
+        let _ = writeln!(
+            self.body,
+            "<image x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{}\"/>",
+            short(at.0),
+            short(at.1),
+            short(size.0),
+            short(size.1),
+            base64(png)
+        );
+    }
+
     /// A text.
     pub(super) fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
@@ -156,6 +169,20 @@ fn joined(points: &[(f64, f64)]) -> String {
     points.iter().map(|(x, y)| format!("{},{}", short(*x), short(*y))).collect::<Vec<_>>().join(" ")
 }
 
+/// Bytes as text of 64 letters (RFC 4648).
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let all = three.iter().fold(0u32, |all, b| all << 8 | u32::from(*b)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let letter = LETTERS[(all >> (18 - 6 * place)) as usize & 63];
+            text.push(if place > three.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
+
 fn tipped(tip: &str) -> String {
     if tip.is_empty() { String::new() } else { format!("<title>{}</title>", markup(tip)) }
 }
@@ -178,6 +205,11 @@ pub(super) fn width_of(text: &str, size: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_become_letters() {
+        assert_eq!([&b""[..], b"f", b"fo", b"foo", b"foob"].map(base64), ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]);
+    }
 
     #[test]
     fn texts_are_escaped_and_coordinates_short() {

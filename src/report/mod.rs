@@ -48,6 +48,8 @@ pub struct Page {
     pub warnings: Vec<String>,
     /// Tables with their drawings.
     pub sections: Vec<Section>,
+    /// Originals beside what attacks made of them.
+    pub reconstructions: Vec<Figure>,
     /// Partitions.
     pub partitions: Vec<Figure>,
     /// The graph of stages.
@@ -108,6 +110,7 @@ fn values(page: &Page) -> Value {
         facts => page.facts.clone(),
         warnings => page.warnings.clone(),
         sections => sections,
+        reconstructions => page.reconstructions.iter().map(figure).collect::<Vec<_>>(),
         partitions => page.partitions.iter().map(figure).collect::<Vec<_>>(),
         graph => page.graph.as_ref().map(figure),
         pipeline => page.pipeline.clone(),

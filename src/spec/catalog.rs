@@ -20,6 +20,12 @@ pub trait Catalog: Sync {
         &[]
     }
 
+    /// The selector of `value: stage.METRIC` where none is named; kinds without one want a selector.
+    fn usual_selector(&self, kind: &str) -> Option<&'static str> {
+        let _ = kind;
+        None
+    }
+
     /// The values that `value: stage.METRIC.SELECTOR` may name for a stage of this kind: metrics, then selectors. A selector may
     /// take something: `mean_last(K)` a whole number, `at_best(METRIC)` a metric.
     fn metrics(&self, kind: &str) -> (&[&'static str], &[&'static str]) {
@@ -27,6 +33,10 @@ pub trait Catalog: Sync {
         (&[], &[])
     }
 }
+
+/// A name among the outputs that a [`Type::Stage`] reads, for a stage that looks at how another one was made: not an output, but the
+/// other stage's parameters and inputs. Its digest is the other stage's key; the task has them under `SLOT` and `SLOT.INPUT`.
+pub const RECIPE: &str = "recipe";
 
 /// One kind of stage: `dataset`, `partition`, `model`, `train` ...
 #[derive(Clone, Debug)]
@@ -140,7 +150,7 @@ pub enum Type {
     Stage {
         /// Kinds that fit.
         kinds: &'static [&'static str],
-        /// The outputs that are read; their digests enter the key.
+        /// The outputs that are read, or [`RECIPE`]; their digests enter the key.
         outputs: &'static [&'static str],
     },
     /// A nested map. When the shape has a tag, a bare word stands for a map of the tag alone (`algorithm: ditto`).

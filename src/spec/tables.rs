@@ -455,7 +455,13 @@ impl Section<'_> {
             self.say("no-metrics", message, place, help);
             return None;
         }
-        let [_, metric, selector] = parts.as_slice() else {
+        let usual = self.catalog.usual_selector(stage.kind.name);
+        let named = match (parts.as_slice(), usual) {
+            ([_, metric, selector], _) => Some((metric, *selector)),
+            ([_, metric], Some(selector)) => Some((metric, selector)),
+            _ => None,
+        };
+        let Some((metric, selector)) = named else {
             let help = format!(
                 "metrics: {}; selectors: {}",
                 crate::base::text::quoted(metrics.iter().copied()),
@@ -484,7 +490,7 @@ impl Section<'_> {
             );
             sound = false;
         }
-        sound.then(|| Measure { stage: parts[0].to_owned(), metric: (*metric).to_owned(), selector: (*selector).to_owned() })
+        sound.then(|| Measure { stage: parts[0].to_owned(), metric: (*metric).to_owned(), selector: selector.to_owned() })
     }
 }
 

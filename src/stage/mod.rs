@@ -1,7 +1,8 @@
-//! What a stage of each kind does: data set, partition, model, training.
+//! What a stage of each kind does: data set, partition, model, training, attack.
 //!
 //! A stage reads its inputs from the store, writes its outputs there, and knows neither the pipeline nor the other stages.
 
+mod attack;
 mod dataset;
 mod model;
 mod partition;
@@ -26,6 +27,7 @@ impl Runner for Stages {
             "dataset" => dataset::run(task, host),
             "partition" => partition::run(task, host),
             "model" => model::run(task, host),
+            "attack" => attack::run(task, host, &self.algorithms),
             "train" => train::run(task, host, &self.algorithms),
             kind => Err(Fault::internal(format!("there is no stage kind `{kind}`"))),
         }

@@ -34,10 +34,17 @@ struct DataInfo {
     storage: Value,
 }
 
-/// The models that begin with an embedding of words or characters. The others would take the numbers of words for measurements.
-const OF_TEXTS: [&str; 0] = [];
-
 const HEADER: &str = "pflpipe";
+
+/// Refuses a table of fewer words than the texts have.
+fn fewer(params: &Map<String, Value>, vocabulary: &Value) -> Outcome<()> {
+    let number = |value: Option<&Value>| value.and_then(Value::as_u64).unwrap_or_default();
+    let (own, words) = (number(params.get("words")), number(vocabulary.get("size")));
+    if own < words {
+        return Err(Fault::stage(format!("`words` is {own}, but the data set has {words} words")).help("leave `words` out"));
+    }
+    Ok(())
+}
 
 /// Output `model`: a safetensors file that says how to build the network, with the initial parameters.
 pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
@@ -45,7 +52,7 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let info: DataInfo =
         serde_json::from_slice(&info).map_err(|e| Fault::storage(format!("the data set's description is damaged: {e}")))?;
     let kind = tag(task, "kind")?.to_owned();
-    if info.storage.get("tokens").is_some() && !OF_TEXTS.contains(&kind.as_str()) {
+    if info.storage.get("tokens").is_some() && !models::of_texts(&kind) {
         return Err(Fault::stage(format!("model `{kind}` takes numbers, but the samples are texts of {} words", info.shape.width))
             .help("choose a model of texts, or a data set of numbers"));
     }
@@ -53,6 +60,18 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let mut params = task.params.clone();
     for key in ["kind", "seed", "data"] {
         params.remove(key);
+    }
+    if models::of_texts(&kind) {
+        let vocabulary = info.storage.get("tokens").ok_or_else(|| {
+            Fault::stage(format!("model `{kind}` takes texts, but the samples are numbers"))
+                .help("choose another model, or a data set of texts")
+        })?;
+        for (own, field) in [("words", "size"), ("padding", "padding")] {
+            if !params.get(own).is_some_and(|value| !value.is_null()) {
+                params.insert(own.to_owned(), vocabulary.get(field).cloned().unwrap_or_default());
+            }
+        }
+        fewer(&params, vocabulary)?;
     }
     let net = Arc::new(models::build(&kind, &params, info.shape, info.classes)?);
     // Its parameters, and the file that they are written to.

@@ -8,7 +8,8 @@ use crate::base::{Fault, ObjectRef, Outcome, memory};
 use crate::data::partition::Partition;
 use crate::fl::checkpoint::Snapshot;
 use crate::fl::round::Monitor;
-use crate::fl::{History, Seeded, Settings, World};
+use crate::fl::{History, Seeded, Settings, Simulation, World};
+use crate::{defences, threats};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,24 +21,10 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
         return Err(Fault::device(format!("trainings do not run on `{}`", task.device)).help("use `--device cpu`"));
     }
     let store = host.store();
-    let stored_model = store.read(&input(task, "model", "model")?)?;
-    let initial = model::load(&stored_model).at(|| "model")?;
-    let data = dataset::load(host, &store.tree(&input(task, "partition", "data")?)?).at(|| "data set")?;
-    if (data.shape(), data.classes()) != (initial.net.input(), initial.net.classes()) {
-        return Err(Fault::stage("the model was made for another data set than the partition")
-            .help("give the model and the partition the same `data`"));
-    }
-    let partition = Partition::from_bytes(&store.read(&input(task, "partition", "clients")?)?).at(|| "partition")?;
-    partition.fits(data.len(), data.classes())?;
-    // A model and a copy of its parameters for each client, and what each thread trains with.
-    let models = 2 * partition.clients().len() as u64 + 3 * host.budget().total() as u64;
-    memory::demand(initial.params.len() as u64 * 4 * models, &format!("a simulation of {} clients", partition.clients().len()))?;
-    let (settings, algorithm_params) = settings(&task.params)?;
-    let algorithm = algorithms.build(&algorithm_params)?;
-    let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
-    let world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
+    let (world, algorithm, stored_model) = assemble(task, "", &task.params, host, algorithms)?;
 
-    let mut monitor = StageMonitor { task, host, saved: Instant::now(), objects: Vec::new(), may_extend: !algorithm.horizon() };
+    let may_extend = !algorithm.horizon() && !world.interventions.iter().any(|intervention| intervention.horizon());
+    let mut monitor = StageMonitor { task, host, saved: Instant::now(), objects: Vec::new(), may_extend };
     let simulated = algorithm.simulate(&world, &mut monitor)?;
 
     let metrics = serde_json::to_vec(&simulated.history).map_err(|e| Fault::internal(format!("the history has no JSON form: {e}")))?;
@@ -47,13 +34,55 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     Ok(outputs)
 }
 
-/// The simulation's settings and the algorithm's parameters among the stage's parameters.
-fn settings(params: &Map<String, Value>) -> Outcome<(Settings, Map<String, Value>)> {
+/// The simulation that the parameters of a training describe, with its algorithm and the stored initial model. The inputs are the task's
+/// slots with `prefix` before their names.
+pub(super) fn assemble(
+    task: &Task,
+    prefix: &str,
+    params: &Map<String, Value>,
+    host: &dyn Host,
+    algorithms: &Algorithms,
+) -> Outcome<(World, Box<dyn Simulation>, Vec<u8>)> {
+    let store = host.store();
+    let slot = |name: &str, output: &str| input(task, &format!("{prefix}{name}"), output);
+    let stored_model = store.read(&slot("model", "model")?)?;
+    let initial = model::load(&stored_model).at(|| "model")?;
+    let data = dataset::load(host, &store.tree(&slot("partition", "data")?)?).at(|| "data set")?;
+    if (data.shape(), data.classes()) != (initial.net.input(), initial.net.classes()) {
+        return Err(Fault::stage("the model was made for another data set than the partition")
+            .help("give the model and the partition the same `data`"));
+    }
+    let partition = Partition::from_bytes(&store.read(&slot("partition", "clients")?)?).at(|| "partition")?;
+    partition.fits(data.len(), data.classes())?;
+    // A model and a copy of its parameters for each client, and what each thread trains with.
+    let models = 2 * partition.clients().len() as u64 + 3 * host.budget().total() as u64;
+    memory::demand(initial.params.len() as u64 * 4 * models, &format!("a simulation of {} clients", partition.clients().len()))?;
+    let Read { settings, algorithm: algorithm_params, threat, defence } = read_params(params)?;
+    let algorithm = algorithms.build(&algorithm_params)?;
+    let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
+    let mut world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
+    let chosen = [threats::build(&threat, &world)?, defences::build(&defence)?];
+    world = chosen.into_iter().flatten().fold(world, World::with);
+    Ok((world, algorithm, stored_model))
+}
+
+/// The stage's parameters, told apart.
+struct Read {
+    settings: Settings,
+    algorithm: Map<String, Value>,
+    threat: Map<String, Value>,
+    defence: Map<String, Value>,
+}
+
+fn read_params(params: &Map<String, Value>) -> Outcome<Read> {
     let mut params = params.clone();
-    let algorithm = match params.remove("algorithm") {
-        Some(Value::Object(algorithm)) => algorithm,
-        other => return Err(Fault::internal(format!("the task's algorithm is {other:?}"))),
+    let mut map = |name: &str| match params.remove(name) {
+        Some(Value::Object(map)) => Ok(map),
+        // A task from before there was a choice.
+        None if name != "algorithm" => Ok(Map::from_iter([("kind".to_owned(), "none".into())])),
+        other => Err(Fault::internal(format!("the task's `{name}` is {other:?}"))),
     };
+    let (algorithm, threat, defence) = (map("algorithm")?, map("threat")?, map("defence")?);
     for slot in ["partition", "model"] {
         params.remove(slot);
     }
@@ -62,14 +91,14 @@ fn settings(params: &Map<String, Value>) -> Outcome<(Settings, Map<String, Value
         params.entry(name).or_insert_with(|| seed.clone());
     }
     let settings = serde_json::from_value(Value::Object(params)).map_err(|e| Fault::internal(format!("the task's settings: {e}")))?;
-    Ok((settings, algorithm))
+    Ok(Read { settings, algorithm, threat, defence })
 }
 
 fn put(snapshot: &Snapshot, put: impl Fn(&[u8]) -> Outcome<ObjectRef>) -> Outcome<BTreeMap<String, ObjectRef>> {
     snapshot.parts.iter().map(|(name, bytes)| Ok((name.clone(), put(bytes)?))).collect()
 }
 
-fn read(tree: &BTreeMap<String, ObjectRef>, read: impl Fn(&ObjectRef) -> Outcome<Vec<u8>>) -> Outcome<Snapshot> {
+pub(super) fn read(tree: &BTreeMap<String, ObjectRef>, read: impl Fn(&ObjectRef) -> Outcome<Vec<u8>>) -> Outcome<Snapshot> {
     Snapshot::of(tree.iter().map(|(name, object)| Ok((name.clone(), read(object)?))).collect::<Outcome<_>>()?)
 }
 

@@ -4,6 +4,7 @@
 
 use super::sample::{Observation, Sample};
 use super::value::{Best, Measure};
+use crate::attacks::{Ending, Findings};
 use crate::fl::History;
 use crate::fl::history::Status;
 
@@ -55,11 +56,20 @@ impl Selector {
     }
 }
 
+/// The success of an attack: a fraction that a defence keeps small, and no goal of a training.
+const ATTACK: &str = "attack_success";
+
 /// The unit of a metric.
 #[must_use]
 pub fn measure(metric: &str) -> Measure {
     let name = bare(metric);
-    if name.contains("accuracy") || name.contains("auc") {
+    if ["psnr", "ssim", "mse"].contains(&name) {
+        return Measure::Loss;
+    }
+    if ["tpr", "advantage"].contains(&name) {
+        return Measure::Fraction;
+    }
+    if name.contains("accuracy") || name.contains("auc") || name == ATTACK {
         Measure::Fraction
     } else if name.contains("loss") {
         Measure::Loss
@@ -68,10 +78,17 @@ pub fn measure(metric: &str) -> Measure {
     }
 }
 
-/// Which value of a metric is the best: the largest accuracy or AUC, the smallest of everything else.
+/// Which value of a metric is the best: the largest accuracy or AUC, the smallest of everything else. What an attack finds is seen from
+/// the side of those who are attacked: the less, the better.
 #[must_use]
 pub fn best(metric: &str) -> Best {
-    if measure(metric) == Measure::Fraction && !bare(metric).ends_with("_sd") { Best::Max } else { Best::Min }
+    match bare(metric) {
+        "mse" => return Best::Max,
+        "auc" | "tpr" | "advantage" | "label_accuracy" => return Best::Min,
+        _ => {}
+    }
+    let spread = bare(metric).ends_with("_sd") || bare(metric) == ATTACK;
+    if measure(metric) == Measure::Fraction && !spread { Best::Max } else { Best::Min }
 }
 
 /// What a simulation gives for a metric and a selector, labeled by its place on the `over` axes.
@@ -108,9 +125,25 @@ pub fn pick(history: &History, metric: &str, selector: &Selector, over: Vec<Stri
     Observation { over, sample, round: found.and_then(|(round, _)| round), series }
 }
 
+/// What an attack gives for a metric and a selector. Where there is nothing to attack, the sample says so.
+#[must_use]
+pub fn find(findings: &Findings, metric: &str, selector: &str, over: Vec<String>) -> Observation {
+    let sample = match &findings.status {
+        Ending::NotApplicable { .. } => Sample::Inapplicable,
+        Ending::Diverged { .. } => Sample::Diverged,
+        Ending::Completed => findings.value(metric, selector).map_or(Sample::Missing, Sample::of),
+    };
+    Observation {
+        over,
+        sample,
+        round: Some(findings.round),
+        series: sample.value().map(|value| (findings.round, value)).into_iter().collect(),
+    }
+}
+
 /// Whether a metric is something to reach, rather than a spread or a cost.
 fn is_goal(metric: &str) -> bool {
-    measure(metric) != Measure::Count && !bare(metric).ends_with("_sd")
+    measure(metric) != Measure::Count && !bare(metric).ends_with("_sd") && bare(metric) != ATTACK
 }
 
 /// The best value with its round, the first of equals.
@@ -146,6 +179,8 @@ mod tests {
             floats_down: 10 * round,
             floats_up: 0,
             gradient_evaluations: 0,
+            threat: None,
+            figures: BTreeMap::new(),
         });
         History { headline: "global".to_owned(), evaluations: evaluations.collect(), ..History::default() }
     }
@@ -194,6 +229,7 @@ mod tests {
     #[test]
     fn units_and_directions() {
         assert_eq!((measure("personal:test_accuracy"), best("personal:test_accuracy")), (Measure::Fraction, Best::Max));
+        assert_eq!((measure("attack_success"), best("attack_success")), (Measure::Fraction, Best::Min));
         assert_eq!((measure("test_accuracy_sd"), best("test_accuracy_sd")), (Measure::Fraction, Best::Min));
         assert_eq!((measure("train_loss"), best("train_loss")), (Measure::Loss, Best::Min));
         assert_eq!((measure("floats_up"), best("floats_up")), (Measure::Count, Best::Min));

@@ -21,6 +21,8 @@ pub enum Sample {
     Running,
     /// The stage was interrupted: there is a checkpoint, but no result yet.
     Unfinished,
+    /// There is a result, which says that there is nothing to measure: an attack on parameters that nobody sends.
+    Inapplicable,
 }
 
 impl Sample {
@@ -86,6 +88,14 @@ pub struct Counts {
     pub running: usize,
     /// Interrupted.
     pub unfinished: usize,
+    /// Nothing to measure.
+    #[serde(skip_serializing_if = "none")]
+    pub inapplicable: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn none(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Counts {
@@ -98,12 +108,13 @@ impl Counts {
             Sample::Diverged => self.diverged += 1,
             Sample::Running => self.running += 1,
             Sample::Unfinished => self.unfinished += 1,
+            Sample::Inapplicable => self.inapplicable += 1,
         }
     }
     /// All samples together.
     #[must_use]
     pub fn total(&self) -> usize {
-        self.values + self.missing + self.failed + self.diverged + self.running + self.unfinished
+        self.values + self.missing + self.failed + self.diverged + self.running + self.unfinished + self.inapplicable
     }
     /// The kinds that are not numbers with their counts, worst first; kinds with none are left out.
     #[must_use]
@@ -114,6 +125,7 @@ impl Counts {
             (self.missing, "missing"),
             (self.unfinished, "unfinished"),
             (self.running, "running"),
+            (self.inapplicable, "not applicable"),
         ];
         all.into_iter().filter(|(n, _)| *n > 0).collect()
     }

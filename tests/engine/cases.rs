@@ -6,6 +6,18 @@ fn image(channels: usize, height: usize, width: usize) -> Shape {
     Shape { channels, height, width }
 }
 
+fn grouped(
+    name: &str,
+    out: usize,
+    kernel: (usize, usize),
+    stride: (usize, usize),
+    padding: (usize, usize),
+    dilation: (usize, usize),
+    groups: usize,
+) -> Layer {
+    Layer::Conv2d { name: name.into(), out, kernel, stride, padding, dilation, groups, bias: true }
+}
+
 /// Name, input, base; each has the head `fc` of 3 classes.
 fn cases() -> Vec<(&'static str, Shape, Vec<Layer>)> {
     let each = |activations: &[Activation]| -> Vec<Layer> {
@@ -64,6 +76,41 @@ fn cases() -> Vec<(&'static str, Shape, Vec<Layer>)> {
                 Layer::Concat { names: vec!["a".into(), "b".into(), "c".into(), "a".into()] },
                 Layer::Relu,
                 Layer::conv("d", 3, 2, 0),
+                Layer::Flatten,
+            ],
+        ),
+        (
+            "means and groups",
+            image(4, 9, 8),
+            vec![
+                grouped("a", 8, (3, 2), (2, 1), (1, 1), (1, 1), 2),
+                Layer::Relu,
+                Layer::GroupNorm { name: "gn".into(), groups: 4, shared: false, eps: 1e-5 },
+                Layer::GroupNorm { name: "gn2".into(), groups: 2, shared: true, eps: 1e-5 },
+                grouped("dw", 8, (3, 3), (1, 2), (1, 1), (1, 1), 8),
+                Layer::AvgPool2d { kernel: (2, 3), stride: (1, 2), padding: (1, 1) },
+                grouped("holes", 3, (2, 2), (1, 1), (2, 0), (2, 1), 1),
+                Layer::AdaptiveAvgPool2d { size: (3, 2) },
+                Layer::LayerNorm { name: "ln".into(), eps: 1e-5 },
+                Layer::MaxPool2d { kernel: (2, 2), stride: (2, 2), padding: (0, 0), ceil: true },
+                Layer::Flatten,
+                Layer::LayerNorm { name: "ln2".into(), eps: 1e-5 },
+            ],
+        ),
+        (
+            "words",
+            image(1, 1, 6),
+            vec![
+                Layer::Embedding { name: "embedding".into(), words: 5, width: 4, padding: None },
+                Layer::save("x"),
+                Layer::AdaptiveAvgPool2d { size: (1, 1) },
+                Layer::save("mean"),
+                Layer::load("x"),
+                Layer::Conv1d { name: "conv".into(), out: 5, kernel: 3, stride: 1, padding: 0, bias: true },
+                Layer::Relu,
+                Layer::MaxPool2d { kernel: (1, 4), stride: (1, 1), padding: (0, 0), ceil: false },
+                Layer::Dropout { p: 0.0, channels: false },
+                Layer::Concat { names: vec!["mean".into()] },
                 Layer::Flatten,
             ],
         ),

@@ -1,4 +1,6 @@
 //! Small numerics on plain slices: no tensors, no models.
 
+pub mod assignment;
+pub mod lbfgs;
 pub mod low_rank;
 pub mod simplex;

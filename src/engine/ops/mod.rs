@@ -5,7 +5,12 @@
 //! values those are, and where gradients of several readers meet, is the business of `steps`.
 
 pub(super) mod activation;
+pub(super) mod average;
 pub(super) mod conv;
+pub(super) mod dropout;
+pub(super) mod embedding;
+pub(super) mod group_norm;
+pub(super) mod grouped;
 pub(super) mod join;
 pub(super) mod linear;
 pub(super) mod norm;
@@ -16,6 +21,11 @@ use super::params::Buffers;
 use super::real::Real;
 use super::steps::{Kept, Scratch, Values};
 use activation::Activation;
+use average::Average;
+use dropout::Dropout;
+use embedding::Embedding;
+use group_norm::GroupNorm;
+use grouped::Grouped;
 use norm::Norm;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -52,7 +62,12 @@ pub(super) enum Op {
         bias: Option<Range<usize>>,
     },
     Norm(Norm),
+    GroupNorm(GroupNorm),
+    Grouped(Grouped),
+    Embedding(Embedding),
     Pool(Window),
+    Average(Average),
+    Dropout(Dropout),
     Activation(Activation),
     /// The sum with another value.
     Add(usize),
@@ -131,7 +146,12 @@ pub(super) fn forward<F: Real>(step: &Step, mut pass: Forward<'_, F>) {
         Op::Conv { conv, weight, bias, window } => conv::forward(conv, weight, bias.as_ref(), *window, &mut pass),
         Op::Linear { weight, bias } => linear::forward(step, weight, bias.as_ref(), &mut pass),
         Op::Norm(norm) => norm::forward(norm, &mut pass),
+        Op::GroupNorm(norm) => group_norm::forward(norm, &mut pass),
+        Op::Grouped(grouped) => grouped::forward(grouped, &mut pass),
+        Op::Embedding(embedding) => embedding::forward(embedding, &mut pass),
         Op::Pool(window) => pool::forward(window, &mut pass),
+        Op::Average(average) => average::forward(average, &mut pass),
+        Op::Dropout(dropout) => dropout::forward(dropout, &mut pass),
         Op::Activation(activation) => activation::forward(*activation, &mut pass),
         Op::Add(other) => join::add(*other, &mut pass),
         Op::Concat(parts) => join::concat(parts, &mut pass),
@@ -154,7 +174,12 @@ pub(super) fn backward<F: Real>(step: &Step, mut pass: Backward<'_, F>) {
         Op::Conv { conv, weight, bias, window } => conv::backward(conv, weight, bias.as_ref(), *window, &mut pass),
         Op::Linear { weight, bias } => linear::backward(step, weight, bias.as_ref(), &mut pass),
         Op::Norm(norm) => norm::backward(norm, &mut pass),
+        Op::GroupNorm(norm) => group_norm::backward(norm, &mut pass),
+        Op::Grouped(grouped) => grouped::backward(grouped, &mut pass),
+        Op::Embedding(embedding) => embedding::backward(embedding, &mut pass),
         Op::Pool(window) => pool::backward(window, &mut pass),
+        Op::Average(average) => average::backward(average, &mut pass),
+        Op::Dropout(_) => dropout::backward(&mut pass),
         Op::Activation(activation) => activation::backward(*activation, &mut pass),
         Op::Add(other) => join::add_backward(*other, &mut pass),
         Op::Concat(parts) => join::concat_backward(parts, &mut pass),

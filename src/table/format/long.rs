@@ -56,6 +56,7 @@ fn state(sample: Sample) -> &'static str {
         Sample::Diverged => "diverged",
         Sample::Running => "running",
         Sample::Unfinished => "unfinished",
+        Sample::Inapplicable => "not applicable",
     }
 }
 

@@ -1,0 +1,96 @@
+//! What an attack found: its measurements of each client; the `metrics` output of an attack.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How an attack ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum Outcome {
+    /// It ran.
+    #[default]
+    Completed,
+    /// There is nothing that it could work on: a result, not a failure.
+    NotApplicable {
+        /// Why.
+        reason: String,
+    },
+    /// The training had diverged, so that there is nothing sound to observe.
+    Diverged {
+        /// After this round, from 1.
+        round: u64,
+    },
+}
+
+/// The measurements of one client.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfClient {
+    /// Its id.
+    pub client: usize,
+    /// Values by the name of the metric.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// Everything that an attack found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Findings {
+    /// Which attack.
+    pub attack: String,
+    /// How it ended.
+    pub status: Outcome,
+    /// Rounds that were done before the observed one.
+    pub round: u64,
+    /// The clients in the order of their ids.
+    pub clients: Vec<OfClient>,
+    /// What has to be known to read the numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// The metrics of attacks: of reconstructions, then of membership inference for the models that clients use, then for the global one.
+pub const METRICS: &[&str] =
+    &["psnr", "ssim", "mse", "label_accuracy", "auc", "tpr", "advantage", "global:auc", "global:tpr", "global:advantage"];
+
+/// How the clients' values become one, the usual way first.
+pub const SELECTORS: &[&str] = &["mean", "median", "min", "max"];
+
+impl Findings {
+    /// The clients' finite values of a metric, in the order of ids.
+    #[must_use]
+    pub fn values(&self, metric: &str) -> Vec<f64> {
+        self.clients.iter().filter_map(|client| client.values.get(metric).copied()).filter(|value| value.is_finite()).collect()
+    }
+    /// One value out of those of the clients; none where no client has one, or there is no such selector.
+    #[must_use]
+    pub fn value(&self, metric: &str, selector: &str) -> Option<f64> {
+        let mut values = self.values(metric);
+        if values.is_empty() {
+            return None;
+        }
+        values.sort_by(f64::total_cmp);
+        let (n, middle) = (values.len(), values.len() / 2);
+        match selector {
+            "mean" => Some(self.values(metric).iter().sum::<f64>() / n as f64),
+            "median" => Some(if n % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }),
+            "min" => values.first().copied(),
+            "max" => values.last().copied(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_values_become_one() {
+        let of = |client, value| OfClient { client, values: BTreeMap::from([("psnr".to_owned(), value)]) };
+        let found = Findings { clients: vec![of(0, 4.0), of(2, 1.0), of(3, f64::NAN), of(5, 10.0), of(6, 3.0)], ..Findings::default() };
+        let all: Vec<_> = ["mean", "median", "min", "max", "best"].iter().map(|s| found.value("psnr", s)).collect();
+        assert_eq!(all, [Some(4.5), Some(3.5), Some(1.0), Some(10.0), None]);
+        assert_eq!(found.value("ssim", "mean"), None);
+    }
+}

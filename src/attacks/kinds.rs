@@ -1,0 +1,103 @@
+//! The parameters of attacks, as the catalog tells them.
+
+use crate::spec::catalog::{Field, RECIPE, Shape, Type, Variant};
+
+/// The parameters of an `attack` stage: what all kinds share, and the kinds with their own.
+#[must_use]
+pub fn shape() -> Shape {
+    let count = |name, least, default: u64, doc| Field::with(name, Type::at_least(least), default, doc);
+    let iterations = |doc| Field::optional("iterations", Type::Int { min: 1, max: 1_000_000 }, doc);
+    let restarts = || count("restarts", 1, 1, "Searches from different starts; the one that fits the update best counts.");
+    let most = || count("most_samples", 1, 16, "The most samples that are rebuilt at once; an update of more is an error.");
+    let fields = vec![
+        Field::required(
+            "of",
+            Type::Stage { kinds: &["train"], outputs: &["checkpoint", RECIPE] },
+            "The training that is looked at; it is not run again.",
+        ),
+        Field::optional(
+            "round",
+            Type::at_least(0),
+            "The observed round, named by how many are done before it: 0 is the first; absent: the one that would follow the last. Earlier \
+             rounds are simulated again from the start.",
+        ),
+        Field::optional("clients", Type::at_least(1), "Only the first so many clients, by id; all of the round when absent."),
+        Field::with("seed", Type::at_least(0), 0, "Seed of starts and draws of the attack."),
+    ];
+    let variants = vec![
+        Variant {
+            name: "dlg",
+            doc: "Deep leakage from gradients (Zhu et al., NeurIPS 2019): samples and classes whose gradient is the update, by L-BFGS.",
+            revision: 1,
+            fields: vec![
+                Field::with(
+                    "variant",
+                    Type::Choice(&[
+                        ("paper", "cross-entropy with classes that are searched for, on the model before the round; 300 steps"),
+                        (
+                            "pfllib",
+                            "outputs that are searched for by their squared difference, samples behind a sigmoid, on the trained model, against \
+                             the whole update, for the first batches; 100 steps, and PFLlib's PSNR with a third of the error",
+                        ),
+                    ]),
+                    "paper",
+                    "Which form. PFLlib's is not the default, as it does not find the samples.",
+                ),
+                iterations("Steps of L-BFGS with torch's defaults, of up to 20 iterations each; that of `variant` when absent."),
+                restarts(),
+                most(),
+                count("batches", 1, 2, "Batches of each client that `variant: pfllib` rebuilds.").from("bnpc", "PFLlib"),
+            ],
+        },
+        Variant {
+            name: "idlg",
+            doc: "iDLG (Zhao et al., 2020): the class of one sample by the sign of the last layer's gradient, then the sample as DLG.",
+            revision: 1,
+            fields: vec![iterations("Steps of L-BFGS with torch's defaults; 300 when absent."), restarts()],
+        },
+        Variant {
+            name: "inverting-gradients",
+            doc: "Inverting Gradients (Geiping et al., NeurIPS 2020): samples whose update, replayed step by step, points as the observed one \
+                  and that are smooth, by Adam inside the range of the data.",
+            revision: 1,
+            fields: vec![
+                iterations("Steps of Adam; 4800 when absent, as the authors'."),
+                restarts(),
+                most(),
+                Field::with("rate", Type::positive(), 0.1, "Step size of Adam; a tenth after 3/8, 5/8 and 7/8 of the steps.")
+                    .from("", "the authors' code"),
+                Field::with("total_variation", Type::non_negative(), 0.1, "Weight of the total variation.")
+                    .from("alpha", "the authors' code"),
+                Field::with("signed", Type::Bool, true, "Whether only the signs of the gradient count.").from("", "the authors' code"),
+                Field::with(
+                    "labels",
+                    Type::Choice(&[
+                        ("known", "the observer is told the classes"),
+                        ("inferred", "the class of one sample is read off the last layer"),
+                    ]),
+                    "known",
+                    "Where the classes come from.",
+                ),
+            ],
+        },
+        Variant {
+            name: "membership",
+            doc: "Membership inference: which of a client's training and test samples its model was trained on, by how it answers them.",
+            revision: 1,
+            fields: vec![
+                Field::with(
+                    "method",
+                    Type::Choice(&[
+                        ("loss-threshold", "the lower the loss, the likelier a member (Yeom et al., CSF 2018)"),
+                        ("shadow", "a judge that was taught on shadow models (Shokri et al., S&P 2017)"),
+                    ]),
+                    "loss-threshold",
+                    "What ranks the samples.",
+                ),
+                count("shadow_models", 1, 4, "Shadow models for each client, from the same initial model as the training."),
+                count("shadow_epochs", 1, 20, "Epochs of their training, with step size and batches of the clients."),
+            ],
+        },
+    ];
+    Shape::of(fields).tagged("kind", "Which attack.", variants)
+}

@@ -1,0 +1,87 @@
+//! What the server does about malicious clients: one file a defence, each with its formula.
+//!
+//! A defence acts on the parameters that an algorithm averages. It removes uploads, changes them, or puts a robust aggregate in the
+//! place of all of them; then the algorithm aggregates as always. So it works with every algorithm whose server makes a mean of
+//! parameters, and is refused for the others. What such an algorithm sends beside these parameters is not defended, except that a
+//! removed upload is removed with all that belongs to it.
+
+mod bulyan;
+mod centered_clipping;
+mod common;
+mod crfl;
+mod foolsgold;
+mod krum;
+mod median;
+mod norm_clipping;
+mod rfa;
+mod slsgd;
+mod three_sigma;
+mod trimmed_mean;
+mod vectors;
+mod weak_dp;
+
+use crate::base::{Fault, Outcome};
+use crate::fl::Intervention;
+use crate::spec::catalog::Variant;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// The name by which the server trusts everybody.
+pub const NONE: &str = "none";
+
+/// Every defence, in the order in which it is listed.
+#[must_use]
+pub fn variants() -> Vec<Variant> {
+    vec![
+        Variant { name: NONE, doc: "The server trusts every upload.", revision: 1, fields: Vec::new() },
+        median::variant(),
+        trimmed_mean::variant(),
+        krum::variant(),
+        krum::multi(),
+        bulyan::variant(),
+        rfa::variant(),
+        norm_clipping::variant(),
+        weak_dp::variant(),
+        centered_clipping::variant(),
+        foolsgold::variant(),
+        crfl::variant(),
+        slsgd::variant(),
+        three_sigma::variant(),
+    ]
+}
+
+/// The defence that `params` (its `kind` and every parameter) describe; absent where there is none.
+///
+/// # Errors
+/// A stage fault: no such defence, or parameters that do not fit.
+pub fn build(params: &Map<String, Value>) -> Outcome<Option<Box<dyn Intervention>>> {
+    let mut params = params.clone();
+    let kind = params.remove("kind").unwrap_or_default();
+    let kind = kind.as_str().unwrap_or_default();
+    Ok(Some(match kind {
+        NONE => return Ok(None),
+        median::NAME => parse::<median::Median>(kind, params)?,
+        trimmed_mean::NAME => parse::<trimmed_mean::TrimmedMean>(kind, params)?,
+        krum::NAME => parse::<krum::Krum>(kind, params)?,
+        krum::MANY => Box::new(read::<krum::Krum>(kind, params)?.many()),
+        bulyan::NAME => parse::<bulyan::Bulyan>(kind, params)?,
+        rfa::NAME => parse::<rfa::Rfa>(kind, params)?,
+        norm_clipping::NAME => parse::<norm_clipping::NormClipping>(kind, params)?,
+        weak_dp::NAME => parse::<weak_dp::WeakDp>(kind, params)?,
+        centered_clipping::NAME => parse::<centered_clipping::CenteredClipping>(kind, params)?,
+        foolsgold::NAME => parse::<foolsgold::FoolsGold>(kind, params)?,
+        crfl::NAME => parse::<crfl::Crfl>(kind, params)?,
+        slsgd::NAME => parse::<slsgd::Slsgd>(kind, params)?,
+        three_sigma::NAME => parse::<three_sigma::ThreeSigma>(kind, params)?,
+        _ => return Err(Fault::stage(format!("there is no defence `{kind}`"))),
+    }))
+}
+
+fn parse<T: DeserializeOwned + Intervention + 'static>(kind: &str, params: Map<String, Value>) -> Outcome<Box<dyn Intervention>> {
+    Ok(Box::new(read::<T>(kind, params)?))
+}
+
+fn read<T: DeserializeOwned>(kind: &str, params: Map<String, Value>) -> Outcome<T> {
+    serde_json::from_value(Value::Object(params))
+        .map_err(|e| Fault::stage(format!("the parameters of the defence `{kind}` do not fit: {e}")))
+}

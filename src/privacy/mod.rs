@@ -1,0 +1,205 @@
+//! Differential privacy of a training: the `privacy` of a `train` stage, one file a mechanism, and the accountant.
+//!
+//! All of them protect the parameters that an algorithm averages, and need that it sends nothing else. Noise is drawn by seed, client
+//! and round with a purpose of its own, so that a run repeats bit for bit; who knows the seed can take it off again, and noise from
+//! floating point leaks in known ways. This measures what privacy costs, it is no library to deploy.
+//!
+//! **Sampling.** With `accounting: poisson` the epsilon is that of cohorts (and batches) in which each client (sample) takes part
+//! independently with the same probability, which is how such numbers are usually given. The simulation draws cohorts of a fixed size
+//! without replacement and batches from a shuffled training set, so that it is not exactly the epsilon of what was run.
+//! `unamplified` counts a release for each round (pass over the training set) in which a client (sample) can be, uses no randomness
+//! of sampling, and holds for what was run.
+
+pub mod accountant;
+mod dp_fedavg;
+mod dp_sgd;
+mod local;
+mod mechanism;
+pub mod rdp;
+
+use crate::base::{Fault, Outcome};
+use crate::fl::{Intervention, Sends, World};
+use crate::spec::catalog::{Bound, Field, Type, Variant};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// How sampling enters the epsilon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Accounting {
+    Poisson,
+    Unamplified,
+}
+
+/// The kinds of `privacy` with their parameters.
+#[must_use]
+pub fn variants() -> Vec<Variant> {
+    let delta = || Type::Float { min: Bound::Excl(0.0), max: Bound::Excl(1.0) };
+    let delta_doc = "Probability with which the guarantee may fail, below one over the number of what is protected; no epsilon says \
+                     anything without it.";
+    let clip = |doc| Field::optional("clip", Type::positive(), doc).from("S", "");
+    let noise = || {
+        Field::optional(
+            "noise_multiplier",
+            Type::non_negative(),
+            "Standard deviation of the noise over the clip; 0: no noise. Either this or `epsilon`.",
+        )
+        .from("z", "")
+    };
+    let target = || {
+        Field::optional(
+            "epsilon",
+            Type::positive(),
+            "Privacy to be spent in all rounds; the least noise multiplier for it is found. Either this or `noise_multiplier`.",
+        )
+        .from("epsilon", "")
+    };
+    let accounting = || {
+        Field::with(
+            "accounting",
+            Type::Choice(&[
+                ("poisson", "as if each client or sample took part independently with the same probability; the usual number"),
+                ("unamplified", "without the benefit of sampling; holds for what the simulation really draws"),
+            ]),
+            "poisson",
+            "How sampling enters the epsilon.",
+        )
+    };
+    let each = |doc| Field::required("epsilon", Type::positive(), doc).from("epsilon", "");
+    vec![
+        Variant {
+            name: "dp-fedavg",
+            doc: "Protects clients: updates are clipped to the norm S, and N(0, (z S / (q W))^2) is added to their sum over q W, where W \
+                  is the weight of all clients and q the fraction in a round (McMahan et al., ICLR 2018).",
+            revision: 1,
+            fields: vec![
+                clip("Greatest Euclidean norm of an update, over all averaged layers together; may be absent without noise."),
+                noise(),
+                target(),
+                Field::required("delta", delta(), delta_doc).from("delta", ""),
+                Field::with(
+                    "weights",
+                    Type::Choice(&[
+                        ("uniform", "every client 1"),
+                        ("samples", "a client's number of samples over the greatest one, which counts as public"),
+                    ]),
+                    "uniform",
+                    "The weight of an update.",
+                ),
+                accounting(),
+            ],
+        },
+        Variant {
+            name: "dp-sgd",
+            doc: "Protects samples: on every local step each sample's gradient is clipped to the norm C, and N(0, (z C / B)^2) is added to \
+                  the mean over the batch (Abadi et al., CCS 2016).",
+            revision: 1,
+            fields: vec![
+                clip("Greatest Euclidean norm of the gradient of one sample; may be absent without noise."),
+                noise(),
+                target(),
+                Field::required("delta", delta(), delta_doc).from("delta", ""),
+                accounting(),
+            ],
+        },
+        Variant {
+            name: "local-gaussian",
+            doc: "Protects uploads, from the server too: each client clips its update to the Euclidean norm C and adds Gaussian noise for \
+                  a sensitivity of 2 C.",
+            revision: 1,
+            fields: vec![
+                Field::required("clip", Type::positive(), "Greatest Euclidean norm of an update.").from("C", ""),
+                each("Privacy spent by one upload; what all uploads of a client spend is measured."),
+                Field::required("delta", delta(), delta_doc).from("delta", ""),
+                Field::with(
+                    "calibration",
+                    Type::Choice(&[
+                        ("classic", "sqrt(2 ln(1.25 / delta)) 2 C / epsilon, for an epsilon of at most 1 (Dwork and Roth 2014)"),
+                        ("analytic", "the least noise, for every epsilon (Balle and Wang 2018)"),
+                    ]),
+                    "classic",
+                    "How the noise follows from epsilon and delta.",
+                ),
+            ],
+        },
+        Variant {
+            name: "local-laplace",
+            doc: "Protects uploads, from the server too: each client clips its update to a sum of absolute values of C and adds Laplace \
+                  noise of scale 2 C / (epsilon - ln(1 - delta)).",
+            revision: 1,
+            fields: vec![
+                Field::required("clip", Type::positive(), "Greatest sum of the absolute values of an update.").from("C", ""),
+                each("Privacy spent by one upload; what all uploads of a client spend is measured."),
+                Field::with(
+                    "delta",
+                    Type::Float { min: Bound::Incl(0.0), max: Bound::Excl(1.0) },
+                    0.0,
+                    "Probability with which the guarantee may fail.",
+                )
+                .from("delta", ""),
+            ],
+        },
+    ]
+}
+
+/// The mechanism that the `privacy` of a `train` stage describes, with noise of this seed.
+///
+/// # Errors
+/// A stage fault that names the rule which does not hold.
+pub fn intervention(params: &Map<String, Value>, world: &World, seed: u64) -> Outcome<Box<dyn Intervention>> {
+    let mut params = params.clone();
+    let kind = params.remove("kind");
+    Ok(match kind.as_ref().and_then(Value::as_str).unwrap_or_default() {
+        "dp-fedavg" => Box::new(dp_fedavg::DpFedAvg::new(&read(params)?, world, seed)?),
+        "dp-sgd" => Box::new(dp_sgd::DpSgd::new(&read(params)?, world, seed)?),
+        "local-gaussian" => Box::new(local::Local::gaussian(&read(params)?, seed)?),
+        "local-laplace" => Box::new(local::Local::laplace(&read(params)?, seed)),
+        other => return Err(Fault::stage(format!("there is no privacy of the kind `{other}`"))),
+    })
+}
+
+fn read<T: DeserializeOwned>(params: Map<String, Value>) -> Outcome<T> {
+    serde_json::from_value(Value::Object(params)).map_err(|e| Fault::stage(format!("the parameters of `privacy` do not fit: {e}")))
+}
+
+fn one_of(noise: Option<f64>, epsilon: Option<f64>) -> Outcome<()> {
+    match (noise, epsilon) {
+        (Some(_), None) | (None, Some(_)) => Ok(()),
+        (None, None) => Err(Fault::stage("`privacy` has neither `noise_multiplier` nor `epsilon`")
+            .help("give the noise multiplier, or the epsilon for which it shall be found")),
+        (Some(_), Some(_)) => {
+            Err(Fault::stage("`privacy` has both `noise_multiplier` and `epsilon`")
+                .help("leave one of them out: each follows from the other"))
+        }
+    }
+}
+
+fn needs_clip(noise: f64, clip: Option<f64>) -> Outcome<()> {
+    if noise > 0.0 && clip.is_none() {
+        return Err(Fault::stage("`privacy` has noise but no `clip`: nothing bounds what the noise shall hide")
+            .help("give `clip`; the median norm without noise is a good start"));
+    }
+    Ok(())
+}
+
+/// Refuses algorithms that send anything that the mechanism does not protect.
+fn nothing_else(name: &str, world: &World, sends: Sends) -> Outcome<()> {
+    let also = match sends {
+        Sends::Averaged => None,
+        Sends::AveragedAnd(also) => Some(also),
+        Sends::Models(reason) | Sends::Other(reason) => {
+            return Err(Fault::stage(format!("`{name}` does not apply: the algorithm {reason}"))
+                .help("use an algorithm whose clients send averaged parameters only"));
+        }
+    };
+    if let Some(also) = also {
+        return Err(Fault::stage(format!("`{name}` does not apply: it protects the averaged parameters, but not {also}"))
+            .help("an epsilon would be wrong; use an algorithm whose clients send averaged parameters only"));
+    }
+    if world.initial.buffers.values.is_empty() {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("`{name}` does not apply: it does not protect the running statistics of the model's normalisation layers"))
+        .help("use a model without batch normalisation"))
+}

@@ -1,0 +1,109 @@
+//! Label flipping: malicious clients train on wrong labels.
+
+use super::band::{self, Band, Schedule};
+use crate::base::{Fault, Outcome};
+use crate::fl::streams::Moment;
+use crate::fl::{Batch, Intervention, Needs, Place, Trial, World};
+use crate::spec::catalog::{Field, Type, Variant};
+use serde::Deserialize;
+
+/// The parameters.
+#[derive(Debug, Deserialize)]
+pub(super) struct Params {
+    #[serde(flatten)]
+    schedule: Schedule,
+    from: Vec<u32>,
+    to: Vec<u32>,
+    chained: bool,
+}
+
+/// Labels become those of `map`.
+#[derive(Debug)]
+struct LabelFlipping {
+    band: Band,
+    map: Vec<u32>,
+}
+
+pub(super) const NAME: &str = "label-flipping";
+
+pub(super) fn variant() -> Variant {
+    let label = || Type::List(Box::new(Type::at_least(0)));
+    let mut fields = vec![
+        Field::with("from", label(), Vec::<u32>::new(), "The labels that are changed; all of them when empty: c becomes C - 1 - c."),
+        Field::with("to", label(), Vec::<u32>::new(), "What each label of `from` becomes, in the same order."),
+        Field::with(
+            "chained",
+            Type::Bool,
+            false,
+            "Whether pairs are applied one after the other, so that 1 -> 2 and 2 -> 3 make 1 -> 3, as FedML does.",
+        ),
+    ];
+    fields.extend(band::fields());
+    Variant {
+        name: NAME,
+        doc: "Malicious clients train on wrong labels. It succeeds where test samples of a changed label are taken for what it became.",
+        revision: 1,
+        fields,
+    }
+}
+
+pub(super) fn build(params: Params, world: &World) -> Outcome<Box<dyn Intervention>> {
+    let map = map(&params.from, &params.to, params.chained, world.data.classes())?;
+    Ok(Box::new(LabelFlipping { band: params.schedule.band(world.clients())?, map }))
+}
+
+/// What each label becomes.
+fn map(from: &[u32], to: &[u32], chained: bool, classes: usize) -> Outcome<Vec<u32>> {
+    if from.len() != to.len() {
+        return Err(Fault::stage(format!("`from` of `{NAME}` has {} labels, but `to` has {}", from.len(), to.len()))
+            .help("each label needs the one that it becomes"));
+    }
+    if let Some(label) = from.iter().chain(to).find(|label| **label as usize >= classes) {
+        return Err(Fault::stage(format!("`{NAME}` changes label {label}, but the data set has the labels 0 to {}", classes - 1)));
+    }
+    let all = 0..classes as u32;
+    Ok(match (from.is_empty(), chained) {
+        (true, _) => all.rev().collect(),
+        (false, false) => all.map(|label| from.iter().position(|f| *f == label).map_or(label, |i| to[i])).collect(),
+        (false, true) => all.map(|label| from.iter().zip(to).fold(label, |label, (f, t)| if label == *f { *t } else { label })).collect(),
+    })
+}
+
+impl Intervention for LabelFlipping {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn place(&self) -> Place {
+        Place::Threat
+    }
+    fn needs(&self) -> Needs {
+        Needs::Nothing
+    }
+    fn attackers(&self) -> &[usize] {
+        &self.band.ids
+    }
+    fn poison(&self, at: Moment, batch: &mut Batch) {
+        if self.band.acts(at.client, at.round) {
+            batch.y.iter_mut().for_each(|y| *y = self.map[*y as usize]);
+        }
+    }
+    fn trial(&self) -> Trial<'_> {
+        Trial::TestSets
+    }
+    fn alter(&self, batch: &mut Batch) -> Vec<Option<u32>> {
+        batch.y.iter().map(|y| Some(self.map[*y as usize]).filter(|flipped| flipped != y)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_become_what_was_asked_for() {
+        assert_eq!(map(&[], &[], false, 4).expect("a map"), [3, 2, 1, 0]);
+        assert_eq!(map(&[1, 2], &[2, 3], false, 4).expect("a map"), [0, 2, 3, 3]);
+        assert_eq!(map(&[1, 2], &[2, 3], true, 4).expect("a map"), [0, 3, 3, 3]);
+        assert!(map(&[1], &[], false, 4).is_err() && map(&[1], &[4], false, 4).is_err());
+    }
+}

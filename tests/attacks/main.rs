@@ -1,0 +1,6 @@
+//! Attacks: numerics against PyTorch, and that they work where they should and nowhere else.
+
+mod leaks;
+mod members;
+mod numerics;
+mod stage;
