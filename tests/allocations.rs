@@ -25,9 +25,27 @@ fn network(norm: bool, convolve: bool) -> Arc<Network> {
     Arc::new(Network::build(Shape { channels: 1, height: 8, width: 8 }, layers, head).expect("a network that fits"))
 }
 
+/// A sum and a concatenation.
+fn branches() -> Arc<Network> {
+    let layers = vec![
+        Layer::conv("a", 4, 3, 1),
+        Layer::Relu,
+        Layer::save("a"),
+        Layer::conv("b", 4, 3, 1),
+        Layer::plus("a"),
+        Layer::Relu,
+        Layer::Concat { names: vec!["a".to_owned()] },
+        Layer::Flatten,
+        Layer::linear("fc", 10),
+    ];
+    Arc::new(Network::build(Shape { channels: 1, height: 8, width: 8 }, layers, 8).expect("a network that fits"))
+}
+
 #[test]
 fn a_step_allocates_nothing_after_the_first() {
-    for (name, net) in [("cnn", network(false, true)), ("norm", network(true, true)), ("mlp", network(false, false))] {
+    for (name, net) in
+        [("cnn", network(false, true)), ("norm", network(true, true)), ("mlp", network(false, false)), ("branches", branches())]
+    {
         let mut rng = stream(1, Purpose::Noise, 0, 0, 0);
         let mut model = Model::<f32>::init(net.clone(), &mut rng);
         let x: Vec<f32> = (0..10 * 64).map(|_| unit(&mut rng) as f32).collect();

@@ -32,7 +32,37 @@ pub struct Entry {
     pub norm: bool,
     /// The layer it belongs to, counted from 0 over the layers that have parameters.
     pub layer: usize,
+    /// How it is made at first.
+    pub init: Init,
     pub(super) order: Order,
+}
+
+/// The distribution of a parameter's initial values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// The same number everywhere.
+    Constant(f64),
+    /// Uniform within plus or minus this bound.
+    Uniform(f64),
+    /// Normal with mean 0 and this standard deviation.
+    Normal(f64),
+    /// Normal with mean 0; of one row of a table, all is 0.
+    Rows {
+        /// The standard deviation.
+        deviation: f64,
+        /// Numbers in a row.
+        width: usize,
+        /// The row that is 0.
+        zero: Option<usize>,
+    },
+}
+
+impl Init {
+    /// Torch's default for dense layers and convolutions: uniform in plus or minus 1 / sqrt(inputs of one output).
+    #[must_use]
+    pub fn fan_in(inputs: usize) -> Self {
+        Self::Uniform(1.0 / (inputs as f64).sqrt())
+    }
 }
 
 /// One tensor of running statistics.
@@ -54,6 +84,8 @@ pub(super) enum Order {
     Plain,
     /// (out, row, column, in) for torch's (out, in, row, column).
     Conv { inputs: usize, positions: usize },
+    /// (row, column, in, out) for torch's (out, in, row, column).
+    Grouped { outputs: usize, inputs: usize, positions: usize },
     /// (in, out) for torch's (out, in); `channels` of a flattened image, or 0.
     Linear { inputs: usize, outputs: usize, channels: usize },
     /// One number for each element of a flattened image.
@@ -69,6 +101,10 @@ impl Order {
                 let (rest, input) = (index / inputs, index % inputs);
                 let (out, position) = (rest / positions, rest % positions);
                 (out * inputs + input) * positions + position
+            }
+            Self::Grouped { outputs, inputs, positions } => {
+                let (rest, out) = (index / outputs, index % outputs);
+                (out * inputs + rest % inputs) * positions + rest / inputs
             }
             Self::Linear { inputs, outputs, channels } => {
                 let (input, out) = (index / outputs, index % outputs);

@@ -7,7 +7,9 @@ mod layout;
 pub mod loss;
 mod model;
 mod network;
+mod ops;
 mod params;
+mod plan;
 mod real;
 mod run;
 pub mod simd;
@@ -20,9 +22,10 @@ pub mod update;
 /// every training.
 pub const REVISION: u32 = 1;
 
-pub use layout::{BufferEntry, Entry, Layout, Part, StateItem};
+pub use layout::{BufferEntry, Entry, Init, Layout, Part, StateItem};
 pub use model::{Model, Tensor};
 pub use network::{Layer, Network, Shape};
+pub use ops::activation::Activation;
 pub use params::{Buffers, Params};
 pub use real::Real;
 pub use run::{Engine, Parts};

@@ -1,11 +1,12 @@
 //! A model: a network, its parameters and buffers, and its mode.
 
-use super::layout::{Entry, StateItem};
+use super::layout::{Entry, Init, StateItem};
 use super::network::Network;
 use super::params::{Buffers, Params};
 use super::real::Real;
 use crate::base::random::{Stream, unit};
 use crate::base::{Fault, Outcome};
+use rand_distr::{Distribution, StandardNormal};
 use std::sync::Arc;
 
 /// A named tensor in torch's order: name, shape, values.
@@ -24,28 +25,29 @@ pub struct Model<F: Real = f32> {
     pub training: bool,
 }
 
+/// The initial value of the element `at`.
+fn draw(init: Init, at: usize, rng: &mut Stream) -> f64 {
+    let normal = |rng: &mut Stream| -> f64 { StandardNormal.sample(rng) };
+    match init {
+        Init::Constant(value) => value,
+        Init::Uniform(bound) => (2.0 * unit(rng) - 1.0) * bound,
+        Init::Normal(deviation) => deviation * normal(rng),
+        Init::Rows { width, zero, .. } if Some(at / width) == zero => 0.0,
+        Init::Rows { deviation, .. } => deviation * normal(rng),
+    }
+}
+
 impl<F: Real> Model<F> {
-    /// A model in training mode with PyTorch's default initialisation.
+    /// A model in training mode with initial parameters as its layout says: PyTorch's defaults, unless the network has others.
     ///
-    /// Weights and biases of convolutions and dense layers are uniform in plus or minus 1 / sqrt(inputs of one output);
-    /// normalisations start as the identity. Numbers are drawn in torch's order of parameters and elements.
+    /// By default, weights and biases of convolutions and dense layers are uniform in plus or minus 1 / sqrt(inputs of one output),
+    /// and normalisations start as the identity. Numbers are drawn in torch's order of parameters and elements.
     #[must_use]
     pub fn init(net: Arc<Network>, rng: &mut Stream) -> Self {
         let layout = net.layout();
         let mut params = vec![F::ZERO; layout.len];
-        let mut bound = 0.0;
         for entry in &layout.entries {
-            let len = entry.range.len();
-            let values: Vec<F> = if entry.norm {
-                let value = if entry.name.ends_with(".weight") { F::ONE } else { F::ZERO };
-                vec![value; len]
-            } else {
-                // A bias follows its weight and has the same bound.
-                if entry.shape.len() > 1 {
-                    bound = 1.0 / (entry.shape[1..].iter().product::<usize>() as f64).sqrt();
-                }
-                (0..len).map(|_| F::from_f64((2.0 * unit(rng) - 1.0) * bound)).collect()
-            };
+            let values: Vec<F> = (0..entry.range.len()).map(|at| F::from_f64(draw(entry.init, at, rng))).collect();
             layout.import(&mut params, entry, &values).expect("as many values as the entry has");
         }
         let mut buffers = vec![F::ZERO; layout.buffers_len];

@@ -1,26 +1,27 @@
 //! Runs the steps of a network's plan forward and backward, and keeps what the way back needs.
 //!
-//! Buffers only grow: once a network and a batch size were seen, a step allocates nothing.
+//! A step reads values that earlier steps made. In a chain, where each value has one reader and that is the next step, two gradients
+//! take turns; a value with other readers has a place of its own where their gradients are added up ([`Collected`]). Buffers only
+//! grow: once a network and a batch size were seen, a step allocates nothing.
 
-use super::kernels::{
-    ConvBackward, ConvForward, Entries, LinearBackward, LinearForward, Statistics, norm_backward, norm_forward, pad, pool_backward,
-    pool_forward, relu, relu_backward, reserve, unpad,
-};
-use super::network::{Network, Op, Step};
+use super::kernels::{Entries, Statistics, reserve};
+use super::network::Network;
+use super::ops::{self, Backward, Forward};
 use super::params::Buffers;
 use super::real::Real;
-use super::simd::dispatch;
 use std::ops::Range;
 
 /// What one step keeps.
 #[derive(Debug, Default)]
-struct Kept<F> {
-    value: Vec<F>,
+pub(super) struct Kept<F> {
+    pub value: Vec<F>,
     /// The convolution's input with its border, where it has one.
-    padded: Vec<F>,
-    picks: Vec<u8>,
-    places: Vec<u32>,
-    statistics: Statistics<F>,
+    pub padded: Vec<F>,
+    pub picks: Vec<u8>,
+    pub places: Vec<u32>,
+    pub statistics: Statistics<F>,
+    /// Whatever else an operation needs on the way back.
+    pub floats: Vec<F>,
 }
 
 /// The values of one forward pass.
@@ -30,19 +31,81 @@ pub(super) struct Record<F> {
     kept: Vec<Kept<F>>,
 }
 
+/// The values before a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Values<'a, F> {
+    input: &'a [F],
+    kept: &'a [Kept<F>],
+}
+
+impl<'a, F> Values<'a, F> {
+    /// The value of that number, with slack behind it.
+    pub fn get(&self, value: usize) -> &'a [F] {
+        match value.checked_sub(1) {
+            None => self.input,
+            Some(step) => &self.kept[step].value,
+        }
+    }
+}
+
 /// Memory that no pass relies on after it ends.
 #[derive(Debug, Default)]
 pub(super) struct Scratch<F> {
-    packed: Vec<F>,
-    padded: Vec<F>,
-    wide: Vec<F>,
-    plane: Vec<F>,
-    entries: Entries<F>,
+    pub packed: Vec<F>,
+    pub padded: Vec<F>,
+    pub wide: Vec<F>,
+    pub plane: Vec<F>,
+    pub entries: Entries<F>,
     /// The gradient of a padded image.
-    border: Vec<F>,
+    pub border: Vec<F>,
     /// The gradient that a step receives; after the pass, that of the first step's input.
     pub gradient: Vec<F>,
-    next: Vec<F>,
+    /// The gradient of a step's input.
+    pub next: Vec<F>,
+    pub collected: Collected<F>,
+}
+
+/// The gradients of values that several steps read, or one that is not the next.
+#[derive(Debug, Default)]
+pub(super) struct Collected<F> {
+    sums: Vec<Vec<F>>,
+    filled: Vec<bool>,
+}
+
+impl<F: Real> Collected<F> {
+    /// Forgets all; room for the values of a network.
+    fn clear(&mut self, values: usize) {
+        if self.sums.len() < values {
+            self.sums.resize_with(values, Vec::new);
+        }
+        self.filled.clear();
+        self.filled.resize(values, false);
+    }
+    /// The sum so far of a value's gradient, and whether nothing was written to it yet.
+    pub fn open(&mut self, value: usize, len: usize) -> (&mut [F], bool) {
+        let first = !std::mem::replace(&mut self.filled[value], true);
+        reserve(&mut self.sums[value], len);
+        (&mut self.sums[value][..len], first)
+    }
+    /// Adds a reader's gradient.
+    pub fn add(&mut self, value: usize, gradient: &[F]) {
+        let (sum, first) = self.open(value, gradient.len());
+        if first {
+            sum.copy_from_slice(gradient);
+        } else {
+            sum.iter_mut().zip(gradient).for_each(|(sum, &value)| *sum += value);
+        }
+    }
+    /// Writes the sum to `gradient`: 0 where nobody read the value.
+    fn take(&mut self, value: usize, len: usize, gradient: &mut Vec<F>) {
+        let (sum, first) = self.open(value, len);
+        reserve(gradient, len);
+        if first {
+            gradient[..len].fill(F::ZERO);
+        } else {
+            gradient[..len].copy_from_slice(sum);
+        }
+    }
 }
 
 impl<F: Real> Record<F> {
@@ -51,7 +114,7 @@ impl<F: Real> Record<F> {
         reserve(&mut self.input, x.len());
         self.input[..x.len()].copy_from_slice(x);
     }
-    /// Takes in what goes into step `index`, as if the steps before it had been run.
+    /// Takes in the value of number `index`, as if the steps before it had been run.
     pub fn load_at(&mut self, net: &Network, index: usize, x: &[F]) {
         if self.kept.len() < net.steps.len() {
             self.kept.resize_with(net.steps.len(), Kept::default);
@@ -63,12 +126,9 @@ impl<F: Real> Record<F> {
         reserve(target, x.len());
         target[..x.len()].copy_from_slice(x);
     }
-    /// What goes into step `index`, or comes out of the one before.
+    /// The value of number `index`.
     pub fn value(&self, index: usize, len: usize) -> &[F] {
-        match index.checked_sub(1) {
-            None => &self.input[..len],
-            Some(i) => &self.kept[i].value[..len],
-        }
+        &Values { input: &self.input, kept: &self.kept }.get(index)[..len]
     }
     #[allow(clippy::too_many_arguments)]
     /// Runs steps of `net`. With `recording`, normalisations use the batch's statistics and mix them into these buffers.
@@ -86,9 +146,25 @@ impl<F: Real> Record<F> {
             self.kept.resize_with(net.steps.len(), Kept::default);
         }
         for index in steps {
+            let step = &net.steps[index];
             let (before, after) = self.kept.split_at_mut(index);
-            let x = before.last().map_or(&self.input, |kept| &kept.value);
-            forward(&net.steps[index], rows, x, params, buffers, recording, &mut after[0], scratch);
+            let values = Values { input: &self.input, kept: before };
+            ops::forward(
+                step,
+                Forward {
+                    rows,
+                    inputs: rows * step.inputs,
+                    outputs: rows * step.outputs,
+                    relu: step.relu,
+                    x: values.get(step.from),
+                    values,
+                    params,
+                    buffers,
+                    recording,
+                    kept: &mut after[0],
+                    scratch,
+                },
+            );
         }
     }
     /// Runs steps of `net` backward from the gradient in `scratch.gradient`, adds to the parameters' gradient, and leaves the
@@ -104,195 +180,44 @@ impl<F: Real> Record<F> {
         input_gradient: bool,
         scratch: &mut Scratch<F>,
     ) {
-        let first = steps.start;
+        let (first, end) = (steps.start, steps.end);
         // The two gradients take turns; each has room for the widest from the first step on.
         let widest = self.kept[steps.clone()].iter().map(|kept| kept.value.len()).fold(self.input.len(), usize::max);
         reserve(&mut scratch.gradient, widest);
         reserve(&mut scratch.next, widest);
+        scratch.collected.clear(net.steps.len() + 1);
         for index in steps.rev() {
+            let step = &net.steps[index];
+            if index + 1 < end && net.collects[index + 1] {
+                scratch.collected.take(index + 1, rows * step.outputs, &mut scratch.gradient);
+            }
             let (before, after) = self.kept.split_at_mut(index);
-            let x = before.last().map_or(&self.input, |kept| &kept.value);
-            let down = index > first || input_gradient;
-            backward(&net.steps[index], rows, x, params, gradient.as_deref_mut(), down, &mut after[0], scratch);
-            if down {
-                std::mem::swap(&mut scratch.gradient, &mut scratch.next);
+            let down = step.from > first || input_gradient;
+            ops::backward(
+                step,
+                Backward {
+                    rows,
+                    inputs: rows * step.inputs,
+                    outputs: rows * step.outputs,
+                    x: Values { input: &self.input, kept: before }.get(step.from),
+                    params,
+                    gradient: gradient.as_deref_mut(),
+                    down: down && !step.op.spreads(),
+                    kept: &mut after[0],
+                    scratch,
+                },
+            );
+            if down && !step.op.spreads() {
+                if net.collects[step.from] {
+                    scratch.collected.add(step.from, &scratch.next[..rows * step.inputs]);
+                } else {
+                    std::mem::swap(&mut scratch.gradient, &mut scratch.next);
+                }
             }
         }
-    }
-}
-
-#[allow(clippy::too_many_arguments)]
-fn forward<F: Real>(
-    step: &Step,
-    rows: usize,
-    x: &[F],
-    params: &[F],
-    buffers: &mut Buffers<F>,
-    recording: bool,
-    kept: &mut Kept<F>,
-    scratch: &mut Scratch<F>,
-) {
-    let (inputs, outputs) = (rows * step.inputs, rows * step.outputs);
-    reserve(&mut kept.value, outputs);
-    match &step.op {
-        Op::Conv { conv, weight, bias, window } => {
-            let x = if conv.padding == (0, 0) {
-                x
-            } else {
-                pad(conv, rows, x, &mut kept.padded);
-                &kept.padded
-            };
-            if window.is_some() && kept.picks.len() < outputs {
-                kept.picks.resize(outputs, 0);
-            }
-            dispatch(ConvForward {
-                conv: *conv,
-                window: *window,
-                relu: step.relu,
-                rows,
-                x,
-                weight: &params[weight.clone()],
-                bias: bias.clone().map(|bias| &params[bias]),
-                out: &mut kept.value,
-                picks: &mut kept.picks,
-                packed: &mut scratch.packed,
-                padded_bias: &mut scratch.padded,
-                plane: &mut scratch.plane,
-            });
-        }
-        Op::Linear { weight, bias } => dispatch(LinearForward {
-            rows,
-            inputs: step.inputs,
-            outputs: step.outputs,
-            x,
-            weight: &params[weight.clone()],
-            bias: bias.clone().map(|bias| &params[bias]),
-            relu: step.relu,
-            y: &mut kept.value,
-            packed: &mut scratch.packed,
-            padded: &mut scratch.padded,
-        }),
-        Op::Norm(norm) => {
-            let pair = (&params[norm.weight.clone()], &params[norm.bias.clone()]);
-            let (x, y) = (&x[..inputs], &mut kept.value[..outputs]);
-            if recording {
-                let (mean, variance) = buffers.values.split_at_mut(norm.variance.start);
-                let running = (&mut mean[norm.mean.clone()], &mut variance[..norm.channels]);
-                norm_forward(x, y, pair, norm.eps, Some(running), None, &mut kept.statistics);
-                buffers.counters[norm.counter] += 1;
-            } else {
-                let fixed = (&buffers.values[norm.mean.clone()], &buffers.values[norm.variance.clone()]);
-                norm_forward(x, y, pair, norm.eps, None, Some(fixed), &mut kept.statistics);
-            }
-            if step.relu {
-                relu(&mut kept.value[..outputs]);
-            }
-        }
-        Op::Pool(window) => {
-            pool_forward(window, rows, x, &mut kept.value, &mut kept.places);
-            if step.relu {
-                relu(&mut kept.value[..outputs]);
-            }
-        }
-        Op::Copy => {
-            kept.value[..outputs].copy_from_slice(&x[..inputs]);
-            if step.relu {
-                relu(&mut kept.value[..outputs]);
-            }
-        }
-    }
-}
-
-#[allow(clippy::too_many_arguments)]
-fn backward<F: Real>(
-    step: &Step,
-    rows: usize,
-    x: &[F],
-    params: &[F],
-    gradient: Option<&mut [F]>,
-    down: bool,
-    kept: &mut Kept<F>,
-    scratch: &mut Scratch<F>,
-) {
-    let (inputs, outputs) = (rows * step.inputs, rows * step.outputs);
-    let fused_relu = matches!(&step.op, Op::Conv { window: Some(_), .. });
-    if step.relu && !fused_relu {
-        relu_backward(&mut scratch.gradient[..outputs], &kept.value[..outputs]);
-    }
-    if down {
-        reserve(&mut scratch.next, inputs);
-    }
-    match &step.op {
-        Op::Conv { conv, weight, bias, window } => {
-            let bordered = conv.padding != (0, 0);
-            let (d_weight, d_bias) = split(gradient, weight, bias.as_ref());
-            dispatch(ConvBackward {
-                conv: *conv,
-                window: *window,
-                rows,
-                x: if bordered { &kept.padded } else { x },
-                weight: &params[weight.clone()],
-                d_out: &scratch.gradient,
-                picks: &kept.picks,
-                d_weight,
-                d_bias,
-                d_x: down.then_some(if bordered { &mut scratch.border } else { &mut scratch.next }),
-                entries: &mut scratch.entries,
-                packed: &mut scratch.packed,
-            });
-            if down && bordered {
-                unpad(conv, rows, &scratch.border, &mut scratch.next);
-            }
-        }
-        Op::Linear { weight, bias } => {
-            let (d_weight, d_bias) = split(gradient, weight, bias.as_ref());
-            dispatch(LinearBackward {
-                rows,
-                inputs: step.inputs,
-                outputs: step.outputs,
-                x,
-                weight: &params[weight.clone()],
-                d_y: &scratch.gradient,
-                d_weight,
-                d_bias,
-                d_x: down.then_some(&mut scratch.next),
-                packed: &mut scratch.packed,
-                padded: &mut scratch.padded,
-                wide: &mut scratch.wide,
-            });
-        }
-        Op::Norm(norm) => {
-            let gradients = split(gradient, &norm.weight, Some(&norm.bias));
-            let gradients = gradients.0.zip(gradients.1);
-            let d_x = down.then_some(&mut scratch.next[..]).map(|next| &mut next[..inputs]);
-            let d_y = &scratch.gradient[..outputs];
-            norm_backward(&x[..inputs], d_y, &params[norm.weight.clone()], &mut kept.statistics, gradients, d_x);
-        }
-        Op::Pool(window) => {
-            if down {
-                pool_backward(window, rows, &scratch.gradient, &kept.places, &mut scratch.next);
-            }
-        }
-        Op::Copy => {
-            if down {
-                scratch.next[..inputs].copy_from_slice(&scratch.gradient[..inputs]);
-            }
-        }
-    }
-}
-
-/// The gradients of a weight and of the bias that follows it.
-fn split<'a, F>(
-    gradient: Option<&'a mut [F]>,
-    weight: &Range<usize>,
-    bias: Option<&Range<usize>>,
-) -> (Option<&'a mut [F]>, Option<&'a mut [F]>) {
-    let Some(gradient) = gradient else { return (None, None) };
-    match bias {
-        None => (Some(&mut gradient[weight.clone()]), None),
-        Some(bias) => {
-            let (head, tail) = gradient.split_at_mut(bias.start);
-            (Some(&mut head[weight.clone()]), Some(&mut tail[..bias.len()]))
+        if input_gradient && net.collects[first] {
+            let len = if first == 0 { net.input().numel() } else { net.steps[first - 1].outputs };
+            scratch.collected.take(first, rows * len, &mut scratch.gradient);
         }
     }
 }

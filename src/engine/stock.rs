@@ -6,7 +6,10 @@
 
 use super::kernels::{Conv, Window};
 use super::model::Model;
-use super::network::{Network, Norm, Op};
+use super::network::Network;
+use super::ops::Op;
+use super::ops::activation::Activation;
+use super::ops::norm::Norm;
 use super::params::Buffers;
 use crate::base::{Fault, Outcome};
 use dfdx::prelude::*;
@@ -107,6 +110,9 @@ impl<D: Device<f32>> Stock<D> {
                 features = Some(plain.clone());
                 value = plain.put_tape(tape);
             }
+            if step.from != index {
+                return Err(missing("branches"));
+            }
             let mut window = None;
             value = match &step.op {
                 Op::Conv { conv, weight, bias, window: fused } => {
@@ -137,6 +143,14 @@ impl<D: Device<f32>> Stock<D> {
                     window = Some(*alone);
                     value
                 }
+                Op::Activation(Activation::Sigmoid) => value.sigmoid(),
+                Op::Activation(Activation::Tanh) => value.tanh(),
+                Op::Activation(other) => return Err(missing(other.name())),
+                Op::GroupNorm(_) => return Err(missing("group or layer normalisation")),
+                Op::Grouped(_) => return Err(missing("grouped or dilated convolutions")),
+                Op::Embedding(_) => return Err(missing("embeddings")),
+                Op::Average(_) => return Err(missing("average pools")),
+                Op::Add(_) | Op::Concat(_) => return Err(missing("branches")),
                 Op::Copy => value,
             };
             if step.relu {
@@ -204,6 +218,11 @@ impl<D: Device<f32>> Stock<D> {
         }
         Ok(())
     }
+}
+
+/// The fault of a layer that is not here.
+fn missing(what: &str) -> Fault {
+    Fault::device(format!("networks with {what} run on the CPU only")).help("use `device: cpu`")
 }
 
 #[cfg(feature = "cuda")]

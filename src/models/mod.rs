@@ -8,7 +8,7 @@ mod mlp;
 
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
-use crate::engine::{Network, Shape};
+use crate::engine::{Activation, Layer, Network, Shape};
 use crate::spec::catalog::{Type, Variant};
 use serde_json::{Map, Value};
 
@@ -16,6 +16,31 @@ use serde_json::{Map, Value};
 const MOST: i64 = 65_536;
 /// A number of channels, rows or units.
 const SIZES: Type = Type::Int { min: 1, max: MOST };
+
+/// The activations that a family may offer.
+const ACTIVATIONS: Type = Type::Choice(&[
+    ("relu", "max(x, 0)"),
+    ("sigmoid", "1 / (1 + exp(-x))"),
+    ("tanh", "the hyperbolic tangent"),
+    ("gelu", "x times the share of a standard normal distribution below x"),
+    ("silu", "x times its sigmoid"),
+    ("leaky_relu", "x, or a hundredth of it where it is negative"),
+    ("relu6", "min(max(x, 0), 6)"),
+]);
+
+/// The layer of an activation's name.
+fn activation(name: &str) -> Option<Layer> {
+    Some(match name {
+        "relu" => Layer::Relu,
+        "sigmoid" => Layer::Activation(Activation::Sigmoid),
+        "tanh" => Layer::Activation(Activation::Tanh),
+        "gelu" => Layer::Activation(Activation::Gelu),
+        "silu" => Layer::Activation(Activation::Silu),
+        "leaky_relu" => Layer::Activation(Activation::LeakyRelu { slope: 0.01 }),
+        "relu6" => Layer::Activation(Activation::Relu6),
+        _ => return None,
+    })
+}
 
 /// A family: its description, and the network for an input and a number of classes.
 struct Family {
@@ -88,6 +113,9 @@ impl Fields<'_> {
         let list = self.value(name);
         let list = list.as_ref().and_then(Value::as_array).map(|list| list.iter().map(size).collect::<Option<Vec<_>>>());
         list.flatten().ok_or_else(|| self.fault(name, "a list of integers from 0 to 65,536"))
+    }
+    fn activation(&self, name: &str) -> Outcome<Layer> {
+        activation(&self.word(name)?).ok_or_else(|| self.fault(name, "an activation"))
     }
     fn word(&self, name: &str) -> Outcome<String> {
         self.value(name).as_ref().and_then(Value::as_str).map(str::to_owned).ok_or_else(|| self.fault(name, "a word"))
