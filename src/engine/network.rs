@@ -5,6 +5,7 @@
 use super::layout::{Entry, Init, Layout};
 use super::ops::Step;
 use super::ops::activation::Activation;
+use super::ops::positions::At;
 use super::plan::{Builder, collects, volume};
 use crate::base::{Fault, Outcome};
 use serde::{Deserialize, Serialize};
@@ -126,6 +127,40 @@ pub enum Layer {
         width: usize,
         /// The word whose row is 0 and stays so.
         padding: Option<usize>,
+    },
+    /// The same dense layer at every position of a sequence, or pixel of an image.
+    Positionwise {
+        /// Module name.
+        name: String,
+        /// Outputs at a position.
+        out: usize,
+        /// Whether it has a bias.
+        bias: bool,
+    },
+    /// Elements times `scale`, plus sines and cosines by which positions can be told apart.
+    Signs {
+        /// The factor.
+        scale: f64,
+    },
+    /// One position of a sequence, as a vector.
+    Pick(At),
+    /// A long short-term memory along a sequence.
+    Lstm {
+        /// Module name.
+        name: String,
+        /// Outputs of one direction at a position.
+        hidden: usize,
+        /// Layers on top of each other.
+        layers: usize,
+        /// Whether it runs both ways; the outputs stand side by side.
+        both: bool,
+    },
+    /// Self-attention along a sequence, with as many outputs as inputs.
+    Attention {
+        /// Module name.
+        name: String,
+        /// Heads, which share the channels evenly.
+        heads: usize,
     },
     /// An image to a vector.
     Flatten,
@@ -273,6 +308,14 @@ impl Network {
         }
         self
     }
+    /// The same network whose convolutions of height 1 have torch's shapes of `Conv1d`, without the height.
+    #[must_use]
+    pub fn along_sequences(mut self) -> Self {
+        for entry in self.layout.entries.iter_mut().filter(|entry| entry.shape.len() == 4 && entry.shape[2] == 1) {
+            entry.shape.remove(2);
+        }
+        self
+    }
     /// The shape of one sample.
     #[must_use]
     pub fn input(&self) -> Shape {
@@ -311,6 +354,11 @@ fn label(layer: &Layer) -> String {
         Layer::GroupNorm { name, .. } => format!("group norm `{name}`"),
         Layer::LayerNorm { name, .. } => format!("layer norm `{name}`"),
         Layer::Embedding { name, .. } => format!("embedding `{name}`"),
+        Layer::Positionwise { name, .. } => format!("dense at each position `{name}`"),
+        Layer::Signs { .. } => "signs of positions".to_owned(),
+        Layer::Pick(_) => "choice of a position".to_owned(),
+        Layer::Lstm { name, .. } => format!("LSTM `{name}`"),
+        Layer::Attention { name, .. } => format!("attention `{name}`"),
         Layer::AvgPool2d { .. } | Layer::AdaptiveAvgPool2d { .. } => "average pool".to_owned(),
         Layer::Flatten => "flatten".to_owned(),
         Layer::Linear { name, .. } => format!("dense `{name}`"),

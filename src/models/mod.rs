@@ -5,6 +5,7 @@
 mod cnn;
 mod logistic;
 mod mlp;
+mod texts;
 
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
@@ -49,16 +50,29 @@ struct Family {
 }
 
 /// Every family, in the order in which help lists them.
-const FAMILIES: [Family; 3] = [
+const FAMILIES: [Family; 10] = [
     Family { variant: cnn::variant, build: cnn::build },
     Family { variant: mlp::variant, build: mlp::build },
     Family { variant: logistic::variant, build: logistic::build },
+    Family { variant: texts::fasttext::variant, build: texts::fasttext::build },
+    Family { variant: texts::textcnn::variant, build: texts::textcnn::build },
+    Family { variant: texts::lstm::variant, build: texts::lstm::build },
+    Family { variant: texts::bilstm::variant, build: texts::bilstm::build },
+    Family { variant: texts::transformer::variant, build: texts::transformer::build },
+    Family { variant: texts::rnn::variant, build: texts::rnn::build },
+    Family { variant: texts::rnn::variant_words, build: texts::rnn::build_words },
 ];
 
 /// The families with their parameters.
 #[must_use]
 pub fn registry() -> Vec<Variant> {
     FAMILIES.iter().map(|family| (family.variant)()).collect()
+}
+
+/// The families that begin with an embedding of words or characters; the others would take the numbers of words for measurements.
+#[must_use]
+pub fn of_texts(kind: &str) -> bool {
+    texts::NAMES.contains(&kind)
 }
 
 /// The network of a family for samples of `shape` and `classes` classes. Parameters that are left out have their defaults.
