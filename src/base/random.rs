@@ -25,6 +25,8 @@ pub enum Purpose {
     Noise,
     /// The initial parameters of a model.
     Initialisation,
+    /// Which elements a network's dropout sets to 0.
+    Dropout,
     /// How samples are given to clients.
     Partition,
     /// How a client's samples are split into training and test sets.
@@ -41,6 +43,7 @@ impl Purpose {
             Self::Labels => "labels",
             Self::Noise => "noise",
             Self::Initialisation => "initialisation",
+            Self::Dropout => "dropout",
             Self::Partition => "partition",
             Self::Split => "split",
         }

@@ -46,6 +46,13 @@ pub enum Init {
     Uniform(f64),
     /// Normal with mean 0 and this standard deviation.
     Normal(f64),
+    /// Normal with mean 0 and this standard deviation, within plus or minus a bound.
+    Truncated {
+        /// The standard deviation before values beyond the bound are drawn again.
+        deviation: f64,
+        /// The bound, at least a standard deviation.
+        bound: f64,
+    },
     /// Normal with mean 0; of one row of a table, all is 0.
     Rows {
         /// The standard deviation.
@@ -60,6 +67,11 @@ pub enum Init {
 }
 
 impl Init {
+    /// Normal with the variance 2 / (places that one input reaches): output channels times positions of the kernel.
+    #[must_use]
+    pub fn fan_out(outputs: usize) -> Self {
+        Self::Normal((2.0 / outputs as f64).sqrt())
+    }
     /// Torch's default for dense layers and convolutions: uniform in plus or minus 1 / sqrt(inputs of one output).
     #[must_use]
     pub fn fan_in(inputs: usize) -> Self {

@@ -34,6 +34,12 @@ fn draw(init: Init, at: usize, rng: &mut Stream) -> f64 {
         Init::Copy(_) => 0.0,
         Init::Uniform(bound) => (2.0 * unit(rng) - 1.0) * bound,
         Init::Normal(deviation) => deviation * normal(rng),
+        Init::Truncated { deviation, bound } => loop {
+            let value = deviation * normal(rng);
+            if value.abs() <= bound {
+                break value;
+            }
+        },
         Init::Rows { width, zero, .. } if Some(at / width) == zero => 0.0,
         Init::Rows { deviation, .. } => deviation * normal(rng),
     }

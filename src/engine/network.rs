@@ -107,6 +107,8 @@ pub enum Layer {
         name: String,
         /// Number of groups.
         groups: usize,
+        /// Whether all channels of a group share one weight and one bias.
+        shared: bool,
         /// Added to the variance.
         eps: f64,
     },
@@ -116,6 +118,28 @@ pub enum Layer {
         name: String,
         /// Added to the variance.
         eps: f64,
+    },
+    /// Sets elements to 0 at random in training, and scales up the others.
+    Dropout {
+        /// The probability, at least 0 and below 1.
+        p: f64,
+        /// Whether whole channels of an image are dropped.
+        channels: bool,
+    },
+    /// A convolution of a sequence (an image of height 1), whose weight is (outputs, inputs, length).
+    Conv1d {
+        /// Module name.
+        name: String,
+        /// Output channels.
+        out: usize,
+        /// Length of the kernel.
+        kernel: usize,
+        /// Step between neighboring outputs.
+        stride: usize,
+        /// Zeros added at both ends.
+        padding: usize,
+        /// Whether it has a bias.
+        bias: bool,
     },
     /// Numbers of words to rows of a table: a sequence, which is an image of height 1.
     Embedding {
@@ -154,6 +178,8 @@ pub enum Layer {
         layers: usize,
         /// Whether it runs both ways; the outputs stand side by side.
         both: bool,
+        /// Probability of dropout between layers.
+        dropout: f64,
     },
     /// Self-attention along a sequence, with as many outputs as inputs.
     Attention {
@@ -161,6 +187,8 @@ pub enum Layer {
         name: String,
         /// Heads, which share the channels evenly.
         heads: usize,
+        /// Probability that a position's weight is dropped.
+        dropout: f64,
     },
     /// An image to a vector.
     Flatten,
@@ -209,6 +237,30 @@ impl Layer {
             groups: 1,
             bias: true,
         }
+    }
+    /// A convolution with a square kernel and without a bias.
+    #[must_use]
+    pub fn plain_conv(name: &str, out: usize, kernel: usize, stride: usize, padding: usize) -> Self {
+        Self::Conv2d {
+            name: name.to_owned(),
+            out,
+            kernel: (kernel, kernel),
+            stride: (stride, stride),
+            padding: (padding, padding),
+            dilation: (1, 1),
+            groups: 1,
+            bias: false,
+        }
+    }
+    /// A square max-pool.
+    #[must_use]
+    pub fn max_pool(kernel: usize, stride: usize, padding: usize) -> Self {
+        Self::MaxPool2d { kernel: (kernel, kernel), stride: (stride, stride), padding: (padding, padding), ceil: false }
+    }
+    /// The mean over all pixels of each channel.
+    #[must_use]
+    pub fn mean() -> Self {
+        Self::AdaptiveAvgPool2d { size: (1, 1) }
     }
     /// A square max-pool whose windows touch and do not overlap.
     #[must_use]
@@ -308,14 +360,6 @@ impl Network {
         }
         self
     }
-    /// The same network whose convolutions of height 1 have torch's shapes of `Conv1d`, without the height.
-    #[must_use]
-    pub fn along_sequences(mut self) -> Self {
-        for entry in self.layout.entries.iter_mut().filter(|entry| entry.shape.len() == 4 && entry.shape[2] == 1) {
-            entry.shape.remove(2);
-        }
-        self
-    }
     /// The shape of one sample.
     #[must_use]
     pub fn input(&self) -> Shape {
@@ -346,7 +390,7 @@ impl Network {
 /// The layer for messages.
 fn label(layer: &Layer) -> String {
     match layer {
-        Layer::Conv2d { name, .. } => format!("convolution `{name}`"),
+        Layer::Conv2d { name, .. } | Layer::Conv1d { name, .. } => format!("convolution `{name}`"),
         Layer::BatchNorm2d { name, .. } | Layer::BatchNorm1d { name, .. } => format!("batch norm `{name}`"),
         Layer::Relu => "ReLU".to_owned(),
         Layer::Activation(activation) => activation.name().to_owned(),
@@ -360,6 +404,7 @@ fn label(layer: &Layer) -> String {
         Layer::Lstm { name, .. } => format!("LSTM `{name}`"),
         Layer::Attention { name, .. } => format!("attention `{name}`"),
         Layer::AvgPool2d { .. } | Layer::AdaptiveAvgPool2d { .. } => "average pool".to_owned(),
+        Layer::Dropout { .. } => "dropout".to_owned(),
         Layer::Flatten => "flatten".to_owned(),
         Layer::Linear { name, .. } => format!("dense `{name}`"),
         Layer::Save { name } => format!("save `{name}`"),

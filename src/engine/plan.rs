@@ -90,14 +90,18 @@ impl Builder {
             }
             Layer::AvgPool2d { kernel, stride, padding } => ops::average::plan(self, Slide::dense(*kernel, *stride, *padding)),
             Layer::AdaptiveAvgPool2d { size } => ops::average::plan_adaptive(self, *size),
-            Layer::GroupNorm { name, groups, eps } => ops::group_norm::plan(self, name, *groups, *eps),
+            Layer::Dropout { p, channels } => ops::dropout::plan(self, *p, *channels),
+            Layer::Conv1d { name, out, kernel, stride, padding, bias } => {
+                ops::conv::plan_sequence(self, name, *out, Slide::dense((1, *kernel), (1, *stride), (0, *padding)), *bias)
+            }
+            Layer::GroupNorm { name, groups, shared, eps } => ops::group_norm::plan(self, name, *groups, *shared, *eps),
             Layer::LayerNorm { name, eps } => ops::group_norm::plan_layer(self, name, *eps),
             Layer::Embedding { name, words, width, padding } => ops::embedding::plan(self, name, *words, *width, *padding),
             Layer::Positionwise { name, out, bias } => ops::positions::plan_dense(self, name, *out, *bias),
             Layer::Signs { scale } => ops::positions::plan_signs(self, *scale),
             Layer::Pick(at) => ops::positions::plan_pick(self, *at, self.input),
-            Layer::Lstm { name, hidden, layers, both } => ops::lstm::plan(self, name, *hidden, *layers, *both),
-            Layer::Attention { name, heads } => ops::attention::plan(self, name, *heads),
+            Layer::Lstm { name, hidden, layers, both, dropout } => ops::lstm::plan(self, name, *hidden, *layers, *both, *dropout),
+            Layer::Attention { name, heads, dropout } => ops::attention::plan(self, name, *heads, *dropout),
             Layer::Flatten => {
                 if !self.flat {
                     self.image = self.shape.channels;

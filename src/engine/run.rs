@@ -9,6 +9,7 @@ use super::network::Network;
 use super::params::Buffers;
 use super::real::Real;
 use super::steps::{Record, Scratch};
+use crate::base::random::Stream;
 use crate::base::{Fault, Outcome};
 use std::sync::Arc;
 
@@ -61,6 +62,11 @@ impl<F: Real> Engine<F> {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The random numbers of dropout from now on. Without a stream, a fixed one is used, and results depend on what was run before.
+    pub fn draw_from(&mut self, stream: Stream) {
+        self.scratch.noise.set(stream);
     }
 
     /// Runs the whole model on `rows` samples, `x` = (rows, height, width, channels), and remembers it in `slot`.

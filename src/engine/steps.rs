@@ -9,6 +9,7 @@ use super::network::Network;
 use super::ops::{self, Backward, Forward};
 use super::params::Buffers;
 use super::real::Real;
+use crate::base::random::{Purpose, Stream, stream};
 use std::ops::Range;
 
 /// What one step keeps.
@@ -63,6 +64,21 @@ pub(super) struct Scratch<F> {
     /// The gradient of a step's input.
     pub next: Vec<F>,
     pub collected: Collected<F>,
+    pub noise: Noise,
+}
+
+/// Where random numbers of a forward pass come from.
+#[derive(Debug, Default)]
+pub(super) struct Noise(Option<Stream>);
+
+impl Noise {
+    pub fn set(&mut self, stream: Stream) {
+        self.0 = Some(stream);
+    }
+    /// The stream that was set; a fixed one where none was.
+    pub fn stream(&mut self) -> &mut Stream {
+        self.0.get_or_insert_with(|| stream(0, Purpose::Dropout, 0, 0, 0))
+    }
 }
 
 /// The gradients of values that several steps read, or one that is not the next.

@@ -161,6 +161,7 @@ pub(super) fn trainer<'a>(
         }
     }
     let epochs = world.clock.epochs(world.streams.as_ref(), Moment { pass: 0, ..at }, settings.local_epochs);
+    worker.engine.draw_from(world.streams.dropout(at));
     Trainer { world, worker, at, first_pass: at.pass, epochs, rate, position, tally: Tally::default() }
 }
 

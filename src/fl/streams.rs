@@ -4,7 +4,7 @@
 //! that replay a reference bring their own answers.
 
 use crate::base::Digest;
-use crate::base::random::{Purpose, below, shuffle, stream, unit};
+use crate::base::random::{Purpose, Stream, below, shuffle, stream, unit};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 
@@ -51,6 +51,10 @@ pub trait Streams: Send + Sync {
     /// The ordered cohort of a round: distinct ids below `clients`, at least `least` and at most `most` of them, the number drawn
     /// uniformly where these differ.
     fn cohort(&self, round: u64, clients: usize, least: usize, most: usize) -> Vec<usize>;
+    /// The random numbers of dropout in the passes of one phase.
+    fn dropout(&self, at: Moment) -> Stream {
+        stream(0, Purpose::Dropout, at.client, at.round, at.pass)
+    }
     /// Which `keep` of `count` positions of the cohort upload in time, ascending.
     fn accepted(&self, round: u64, count: usize, keep: usize) -> Vec<usize>;
     /// The order of `n` training samples in one pass.
@@ -99,6 +103,9 @@ impl Streams for Seeded {
             positions.sort_unstable();
         }
         positions
+    }
+    fn dropout(&self, at: Moment) -> Stream {
+        stream(self.batches, Purpose::Dropout, at.client, at.round, at.pass)
     }
     fn order(&self, at: Moment, n: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..n as u32).collect();

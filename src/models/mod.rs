@@ -2,21 +2,48 @@
 //!
 //! A family is one file here and one line in `FAMILIES`. Weights are not here; the engine initialises them.
 
+mod alexnet;
+mod amazonmlp;
+mod cifarnet;
 mod cnn;
+mod digit5cnn;
+mod fasttext;
+mod googlenet;
+mod harcnn;
+mod lenet;
 mod logistic;
 mod mlp;
+mod mobilenet;
+mod resnet;
+mod textcnn;
 mod texts;
 
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Activation, Layer, Network, Shape};
-use crate::spec::catalog::{Type, Variant};
+use crate::spec::catalog::{Bound, Field, Type, Variant};
 use serde_json::{Map, Value};
 
 /// The largest size that fits the memory of any machine, so that products of a few do not overflow.
 const MOST: i64 = 65_536;
 /// A number of channels, rows or units.
 const SIZES: Type = Type::Int { min: 1, max: MOST };
+
+/// A probability of dropout.
+const DROPOUT: Type = Type::Float { min: Bound::Incl(0.0), max: Bound::Excl(1.0) };
+
+/// The fields of a model of texts.
+fn of_words() -> [Field; 2] {
+    const WORDS: Type = Type::Int { min: 1, max: 1 << 24 };
+    [
+        Field::optional("words", WORDS, "Words that the model knows. When absent, those of the data set."),
+        Field::optional(
+            "padding",
+            Type::Int { min: 0, max: 1 << 24 },
+            "The word that fills texts up: its vector is 0 and stays so. When absent, that of the data set.",
+        ),
+    ]
+}
 
 /// The activations that a family may offer.
 const ACTIVATIONS: Type = Type::Choice(&[
@@ -50,29 +77,44 @@ struct Family {
 }
 
 /// Every family, in the order in which help lists them.
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 19] = [
     Family { variant: cnn::variant, build: cnn::build },
     Family { variant: mlp::variant, build: mlp::build },
     Family { variant: logistic::variant, build: logistic::build },
-    Family { variant: texts::fasttext::variant, build: texts::fasttext::build },
-    Family { variant: texts::textcnn::variant, build: texts::textcnn::build },
+    Family { variant: resnet::variant, build: resnet::build },
+    Family { variant: harcnn::variant, build: harcnn::build },
+    Family { variant: fasttext::variant, build: fasttext::build },
+    Family { variant: textcnn::variant, build: textcnn::build },
     Family { variant: texts::lstm::variant, build: texts::lstm::build },
     Family { variant: texts::bilstm::variant, build: texts::bilstm::build },
     Family { variant: texts::transformer::variant, build: texts::transformer::build },
     Family { variant: texts::rnn::variant, build: texts::rnn::build },
     Family { variant: texts::rnn::variant_words, build: texts::rnn::build_words },
+    Family { variant: lenet::variant, build: lenet::build },
+    Family { variant: cifarnet::variant, build: cifarnet::build },
+    Family { variant: digit5cnn::variant, build: digit5cnn::build },
+    Family { variant: amazonmlp::variant, build: amazonmlp::build },
+    Family { variant: mobilenet::variant, build: mobilenet::build },
+    Family { variant: alexnet::variant, build: alexnet::build },
+    Family { variant: googlenet::variant, build: googlenet::build },
 ];
+
+/// The families whose samples are texts.
+#[must_use]
+pub fn of_texts(kind: &str) -> bool {
+    asks(kind, "words")
+}
+
+/// Whether a family has a parameter of that name.
+#[must_use]
+pub fn asks(kind: &str, name: &str) -> bool {
+    registry().iter().any(|variant| variant.name == kind && variant.fields.iter().any(|field| field.name == name))
+}
 
 /// The families with their parameters.
 #[must_use]
 pub fn registry() -> Vec<Variant> {
     FAMILIES.iter().map(|family| (family.variant)()).collect()
-}
-
-/// The families that begin with an embedding of words or characters; the others would take the numbers of words for measurements.
-#[must_use]
-pub fn of_texts(kind: &str) -> bool {
-    texts::NAMES.contains(&kind)
 }
 
 /// The network of a family for samples of `shape` and `classes` classes. Parameters that are left out have their defaults.
@@ -128,6 +170,25 @@ impl Fields<'_> {
         let list = list.as_ref().and_then(Value::as_array).map(|list| list.iter().map(size).collect::<Option<Vec<_>>>());
         list.flatten().ok_or_else(|| self.fault(name, "a list of integers from 0 to 65,536"))
     }
+    /// Whether the field has a value.
+    fn has(&self, name: &str) -> bool {
+        self.value(name).is_some_and(|value| !value.is_null())
+    }
+    fn float(&self, name: &str) -> Outcome<f64> {
+        self.value(name).as_ref().and_then(Value::as_f64).filter(|value| value.is_finite()).ok_or_else(|| self.fault(name, "a number"))
+    }
+    /// The table of words; with `padding`, the word that fills texts up has the vector 0.
+    fn embedding(&self, name: &str, width: usize, padding: bool) -> Outcome<Layer> {
+        let number = |field: &str| {
+            let number = self.value(field).as_ref().and_then(Value::as_u64).filter(|&number| number <= 1 << 24);
+            number.map(|number| number as usize).ok_or_else(|| {
+                self.fault(field, "an integer up to 2^24").help("models of texts need a data set of texts, or `words` and `padding`")
+            })
+        };
+        let words = number("words")?;
+        let padding = if padding { Some(number("padding")?) } else { None };
+        Ok(Layer::Embedding { name: name.to_owned(), words, width, padding })
+    }
     fn activation(&self, name: &str) -> Outcome<Layer> {
         activation(&self.word(name)?).ok_or_else(|| self.fault(name, "an activation"))
     }
@@ -163,6 +224,19 @@ mod tests {
             ("mlp", json!({"hidden": [100]}), (3, 32, 32), 10, 308_310, 1_010),
             ("mlp", json!({"hidden": [20]}), (60, 1, 1), 10, 1_430, 210),
             ("logistic", json!({}), (1, 28, 28), 10, 7_850, 7_850),
+            ("digit5cnn", json!({}), (3, 32, 32), 10, 31_805_898, 20_490),
+            ("resnet", json!({"depth": 10}), (3, 32, 32), 10, 4_910_922, 5_130),
+            ("resnet", json!({}), (3, 32, 32), 10, 11_181_642, 5_130),
+            ("resnet", json!({"depth": 34}), (3, 32, 32), 10, 21_289_802, 5_130),
+            ("alexnet", json!({}), (3, 64, 64), 10, 57_044_810, 40_970),
+            ("mobilenet", json!({}), (3, 32, 32), 10, 2_236_682, 12_810),
+            ("googlenet", json!({}), (3, 32, 32), 10, 5_610_154, 10_250),
+            ("fasttext", json!({"words": 32_000, "padding": 0}), (1, 1, 200), 10, 16_651_786, 5_130),
+            ("textcnn", json!({"words": 32_000, "padding": 0}), (1, 1, 200), 10, 17_001_710, 3_010),
+            ("lstm", json!({"words": 80, "padding": 0}), (1, 1, 80), 10, 4_248_586, 5_130),
+            ("transformer", json!({"words": 32_000}), (1, 1, 200), 10, 22_693_898, 5_130),
+            ("harcnn", json!({}), (9, 1, 128), 6, 2_253_958, 2_232_838),
+            ("harcnn", json!({}), (9, 3, 256), 12, 4_354_188, 4_333_068),
         ] {
             let net = made(kind, params, shape, classes).expect("fits");
             assert_eq!((net.layout().len, net.layout().head().len()), (all, head), "{kind} {shape:?}");

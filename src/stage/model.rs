@@ -36,18 +36,24 @@ struct DataInfo {
 
 const HEADER: &str = "pflpipe";
 
+/// Refuses a table of fewer words than the texts have.
+fn fewer(params: &Map<String, Value>, vocabulary: &Value) -> Outcome<()> {
+    let number = |value: Option<&Value>| value.and_then(Value::as_u64).unwrap_or_default();
+    let (own, words, padding) = (number(params.get("words")), number(vocabulary.get("size")), number(vocabulary.get("padding")));
+    // A last word that only fills texts up may be left out, as PFLlib does where every text is full.
+    if own + u64::from(padding + 1 == words) < words {
+        return Err(Fault::stage(format!("`words` is {own}, but the data set has {words} words")).help("leave `words` out"));
+    }
+    Ok(())
+}
+
 /// Output `model`: a safetensors file that says how to build the network, with the initial parameters.
 pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let info = host.store().read(&input(task, "data", "info")?)?;
     let info: DataInfo =
         serde_json::from_slice(&info).map_err(|e| Fault::storage(format!("the data set's description is damaged: {e}")))?;
     let kind = tag(task, "kind")?.to_owned();
-    let vocabulary = info.storage.get("tokens");
-    if vocabulary.is_some() != models::of_texts(&kind) {
-        if vocabulary.is_none() {
-            return Err(Fault::stage(format!("model `{kind}` takes texts, but the samples are numbers"))
-                .help("choose a data set of texts, or a model of numbers"));
-        }
+    if info.storage.get("tokens").is_some() && !models::of_texts(&kind) {
         return Err(Fault::stage(format!("model `{kind}` takes numbers, but the samples are texts of {} words", info.shape.width))
             .help("choose a model of texts, or a data set of numbers"));
     }
@@ -56,8 +62,17 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     for key in ["kind", "seed", "data"] {
         params.remove(key);
     }
-    if let Some(vocabulary) = vocabulary {
-        fill(&kind, &mut params, vocabulary)?;
+    if models::of_texts(&kind) {
+        let vocabulary = info.storage.get("tokens").ok_or_else(|| {
+            Fault::stage(format!("model `{kind}` takes texts, but the samples are numbers"))
+                .help("choose another model, or a data set of texts")
+        })?;
+        for (own, field) in [("words", "size"), ("padding", "padding")] {
+            if models::asks(&kind, own) && !params.get(own).is_some_and(|value| !value.is_null()) {
+                params.insert(own.to_owned(), vocabulary.get(field).cloned().unwrap_or_default());
+            }
+        }
+        fewer(&params, vocabulary)?;
     }
     let net = Arc::new(models::build(&kind, &params, info.shape, info.classes)?);
     // Its parameters, and the file that they are written to.
@@ -66,27 +81,6 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let revision = models::registry().iter().find(|v| v.name == kind).map_or(0, |v| v.revision);
     let header = Header { kind, revision, params, shape: info.shape, classes: info.classes };
     outputs(host, [("model", &write(&model, &header)?)])
-}
-
-/// Takes from the data set's vocabulary what the parameters leave open: the rows of the embedding, and the word that fills a text up.
-fn fill(kind: &str, params: &mut Map<String, Value>, vocabulary: &Value) -> Outcome<()> {
-    let size = vocabulary.get("size").and_then(Value::as_u64).unwrap_or_default();
-    let padding = vocabulary.get("padding").and_then(Value::as_u64).unwrap_or_default();
-    let fields: Vec<&str> =
-        models::registry().iter().find(|v| v.name == kind).map_or_else(Vec::new, |v| v.fields.iter().map(|f| f.name).collect());
-    for (name, value) in [("words", size), ("padding", padding)] {
-        let open = params.get(name).is_none_or(Value::is_null);
-        if open && fields.contains(&name) {
-            params.insert(name.to_owned(), value.into());
-        }
-    }
-    let words = params.get("words").and_then(Value::as_u64).unwrap_or_default();
-    // A last word that only fills up may be left out where every text is full.
-    if words + u64::from(padding + 1 == size) < size {
-        return Err(Fault::stage(format!("`words` of model `{kind}` is {words}, but the data set has {size} words"))
-            .help("leave `words` out, so that the vocabulary of the data set is taken"));
-    }
-    Ok(())
 }
 
 /// The stored model, ready to run.

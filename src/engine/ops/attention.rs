@@ -3,7 +3,7 @@
 //! For each head, every position weighs all positions by the softmax of scaled products. Inner loops run along positions or along a
 //! head's channels, so that they are computed in whole packs.
 
-use super::{Backward, Forward, Op};
+use super::{Backward, Forward, Op, dropout};
 use crate::base::{Fault, Outcome};
 use crate::engine::kernels::{LinearBackward, LinearForward, reserve};
 use crate::engine::layout::{Init, Order};
@@ -19,14 +19,17 @@ pub(in crate::engine) struct Attention {
     width: usize,
     positions: usize,
     heads: usize,
+    /// Probability that a weight is dropped.
+    dropout: f64,
     in_weight: Range<usize>,
     in_bias: Range<usize>,
     out_weight: Range<usize>,
     out_bias: Range<usize>,
 }
 
-pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, heads: usize) -> Outcome<()> {
+pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, heads: usize, dropout: f64) -> Outcome<()> {
     builder.image_only()?;
+    dropout::check(dropout)?;
     positive("heads", heads)?;
     let shape = builder.shape;
     let (width, positions) = (shape.channels, shape.height * shape.width);
@@ -42,14 +45,15 @@ pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, heads: usize) -
     let out_weight = builder.parameter(format!("{name}.out_proj.weight"), vec![width, width], dense(width), Init::fan_in(width))?;
     let out_bias = builder.parameter(format!("{name}.out_proj.bias"), vec![width], Order::Plain, zero)?;
     builder.end_layer();
-    builder.step(Op::Attention(Attention { width, positions, heads, in_weight, in_bias, out_weight, out_bias }), shape)
+    builder.step(Op::Attention(Attention { width, positions, heads, dropout, in_weight, in_bias, out_weight, out_bias }), shape)
 }
 
 impl Attention {
-    /// Numbers that are kept of a batch: queries, keys and values; weights; what the heads give.
-    fn kept(&self, rows: usize) -> [usize; 3] {
+    /// Numbers that are kept of a batch: queries, keys and values; weights; what the heads give; factors of dropout, where there is some.
+    fn kept(&self, rows: usize) -> [usize; 4] {
         let tokens = rows * self.positions;
-        [3 * tokens * self.width, tokens * self.heads * self.positions, tokens * self.width]
+        let weights = tokens * self.heads * self.positions;
+        [3 * tokens * self.width, weights, tokens * self.width, if self.dropout > 0.0 { weights } else { 0 }]
     }
 }
 
@@ -83,6 +87,8 @@ struct HeadsForward<'a, F> {
     rows: usize,
     qkv: &'a [F],
     weights: &'a mut [F],
+    /// Of each weight, or empty.
+    factors: &'a [F],
     heads: &'a mut [F],
     turned: &'a mut [F],
 }
@@ -115,7 +121,9 @@ impl<F: Real> WithSimd for HeadsForward<'_, F> {
                     let factor = F::ONE / sum;
                     weights.iter_mut().for_each(|weight| *weight *= factor);
                     let out = &mut self.heads[(row * positions + t) * width + own..][..depth];
+                    let factors = self.factors.get(((row * heads + head) * positions + t) * positions..);
                     for (u, &weight) in weights.iter().enumerate() {
+                        let weight = factors.and_then(|factors| factors.get(u)).map_or(weight, |&factor| weight * factor);
                         add(out, weight, &qkv[u * line + 2 * width + own..][..depth]);
                     }
                 }
@@ -129,6 +137,7 @@ struct HeadsBackward<'a, F> {
     rows: usize,
     qkv: &'a [F],
     weights: &'a [F],
+    factors: &'a [F],
     d_heads: &'a [F],
     d_qkv: &'a mut [F],
     turned: &'a mut [F],
@@ -156,9 +165,15 @@ impl<F: Real> WithSimd for HeadsBackward<'_, F> {
                     for (d, &d_out) in d_out.iter().enumerate() {
                         add(self.d_weights, d_out, &self.turned[d * positions..][..positions]);
                     }
+                    let first = ((row * heads + head) * positions + t) * positions;
+                    let factors = self.factors.get(first..first + positions);
+                    if let Some(factors) = factors {
+                        self.d_weights.iter_mut().zip(factors).for_each(|(d, &factor)| *d *= factor);
+                    }
                     let mean: F = weights.iter().zip(self.d_weights.iter()).map(|(&weight, &d)| weight * d).sum();
                     for u in 0..positions {
-                        add(&mut d_qkv[u * line + 2 * width + own..][..depth], weights[u], d_out);
+                        let used = factors.map_or(weights[u], |factors| weights[u] * factors[u]);
+                        add(&mut d_qkv[u * line + 2 * width + own..][..depth], used, d_out);
                         // Through the softmax, and the scale before it.
                         let d_score = weights[u] * (self.d_weights[u] - mean) * scale;
                         add(&mut d_qkv[t * line + own..][..depth], d_score, &qkv[u * line + width + own..][..depth]);
@@ -176,8 +191,9 @@ pub(super) fn forward<F: Real>(attention: &Attention, pass: &mut Forward<'_, F>)
     let sizes = attention.kept(pass.rows);
     let turned = width / heads * positions;
     reserve(&mut pass.kept.floats, sizes.iter().sum::<usize>() + turned);
-    let [qkv, weights, given, turned] = parts(&mut pass.kept.floats, [sizes[0], sizes[1], sizes[2], turned]);
+    let [qkv, weights, given, factors, turned] = parts(&mut pass.kept.floats, [sizes[0], sizes[1], sizes[2], sizes[3], turned]);
     let scratch = &mut *pass.scratch;
+    dropout::draw(attention.dropout, pass.recording, &mut scratch.noise, factors);
     dispatch(LinearForward {
         rows: tokens,
         inputs: width,
@@ -190,7 +206,7 @@ pub(super) fn forward<F: Real>(attention: &Attention, pass: &mut Forward<'_, F>)
         packed: &mut scratch.packed,
         padded: &mut scratch.padded,
     });
-    dispatch(HeadsForward { attention, rows: pass.rows, qkv, weights, heads: given, turned });
+    dispatch(HeadsForward { attention, rows: pass.rows, qkv, weights, factors, heads: given, turned });
     dispatch(LinearForward {
         rows: tokens,
         inputs: width,
@@ -210,7 +226,7 @@ pub(super) fn backward<F: Real>(attention: &Attention, pass: &mut Backward<'_, F
     let tokens = pass.rows * positions;
     let sizes = attention.kept(pass.rows);
     let scratch = &mut *pass.scratch;
-    let [qkv, weights, given] = parts(&mut pass.kept.floats, sizes);
+    let [qkv, weights, given, factors] = parts(&mut pass.kept.floats, sizes);
     // The gradients of what the heads give and of queries, keys and values, and room for one head.
     let needed = [tokens * width, 3 * tokens * width, width / heads * positions, positions];
     reserve(&mut scratch.border, needed.iter().sum());
@@ -238,7 +254,7 @@ pub(super) fn backward<F: Real>(attention: &Attention, pass: &mut Backward<'_, F
         padded: &mut scratch.padded,
         wide: &mut scratch.wide,
     });
-    dispatch(HeadsBackward { attention, rows: pass.rows, qkv, weights, d_heads: d_given, d_qkv, turned, d_weights });
+    dispatch(HeadsBackward { attention, rows: pass.rows, qkv, weights, factors, d_heads: d_given, d_qkv, turned, d_weights });
     dispatch(LinearBackward {
         rows: tokens,
         inputs: width,

@@ -1,7 +1,7 @@
 //! The convolution with the fused kernels: bias, ReLU and max-pool in one pass.
 
 use super::{Backward, Forward, Op, split};
-use crate::base::Outcome;
+use crate::base::{Fault, Outcome};
 use crate::engine::kernels::{Conv, ConvBackward, ConvForward, Window, pad, unpad};
 use crate::engine::layout::{Init, Order};
 use crate::engine::network::Shape;
@@ -32,6 +32,17 @@ pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, out: usize, sli
     let bias = if bias { Some(builder.parameter(format!("{name}.bias"), vec![out], Order::Plain, init)?) } else { None };
     builder.end_layer();
     builder.step(Op::Conv { conv, weight, bias, window: None }, Shape { channels: out, height: out_height, width: out_width })
+}
+
+/// Of a sequence.
+pub(in crate::engine) fn plan_sequence(builder: &mut Builder, name: &str, out: usize, slide: Slide, bias: bool) -> Outcome<()> {
+    if builder.shape.height != 1 {
+        return Err(Fault::stage(format!("the input has {} rows, but a sequence has one", builder.shape.height)));
+    }
+    let first = builder.layout.entries.len();
+    plan(builder, name, out, slide, bias)?;
+    builder.layout.entries[first].shape.remove(2);
+    Ok(())
 }
 
 pub(super) fn forward<F: Real>(

@@ -17,37 +17,39 @@ pub(in crate::engine) struct GroupNorm {
     groups: usize,
     /// Pixels that are normalised together.
     pixels: usize,
+    /// Channels that share a weight and a bias.
+    share: usize,
     weight: Range<usize>,
     bias: Range<usize>,
     eps: f64,
 }
 
-/// Groups of channels over all pixels.
-pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, groups: usize, eps: f64) -> Outcome<()> {
+/// Groups of channels over all pixels; with `shared`, a group has one weight and one bias.
+pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, groups: usize, shared: bool, eps: f64) -> Outcome<()> {
     builder.image_only()?;
     let channels = builder.shape.channels;
     if groups == 0 || channels % groups != 0 {
         return Err(Fault::stage(format!("{channels} channels cannot be divided into {groups} equal groups")));
     }
-    finish(builder, name, groups, builder.shape.height * builder.shape.width, eps)
+    finish(builder, name, groups, builder.shape.height * builder.shape.width, if shared { channels / groups } else { 1 }, eps)
 }
 
 /// The channels of each pixel: of each position in a sequence, or all elements of a vector.
 pub(in crate::engine) fn plan_layer(builder: &mut Builder, name: &str, eps: f64) -> Outcome<()> {
-    finish(builder, name, 1, 1, eps)
+    finish(builder, name, 1, 1, 1, eps)
 }
 
-fn finish(builder: &mut Builder, name: &str, groups: usize, pixels: usize, eps: f64) -> Outcome<()> {
+fn finish(builder: &mut Builder, name: &str, groups: usize, pixels: usize, share: usize, eps: f64) -> Outcome<()> {
     let channels = builder.shape.channels;
     let order = if builder.flat && builder.image > 1 { Order::Image { len: channels, channels: builder.image } } else { Order::Plain };
-    let (weight, bias) = builder.affine(name, channels, &order)?;
+    let (weight, bias) = builder.affine(name, channels / share, &order)?;
     builder.end_layer();
     let shape = builder.shape;
-    builder.step(Op::GroupNorm(GroupNorm { channels, groups, pixels, weight, bias, eps }), shape)
+    builder.step(Op::GroupNorm(GroupNorm { channels, groups, pixels, share, weight, bias, eps }), shape)
 }
 
 pub(super) fn forward<F: Real>(norm: &GroupNorm, pass: &mut Forward<'_, F>) {
-    let GroupNorm { channels, groups, pixels, .. } = *norm;
+    let GroupNorm { channels, groups, pixels, share, .. } = *norm;
     let (weight, bias) = (&pass.params[norm.weight.clone()], &pass.params[norm.bias.clone()]);
     let (block, width) = (pixels * channels, channels / groups);
     let count = (pixels * width) as f64;
@@ -67,7 +69,7 @@ pub(super) fn forward<F: Real>(norm: &GroupNorm, pass: &mut Forward<'_, F>) {
             (statistics[2 * group], statistics[2 * group + 1]) = (mean, scale);
             for (x, y) in x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)) {
                 for c in own.clone() {
-                    y[c] = (x[c] - mean) * scale * weight[c] + bias[c];
+                    y[c] = (x[c] - mean) * scale * weight[c / share] + bias[c / share];
                 }
             }
         }
@@ -75,7 +77,7 @@ pub(super) fn forward<F: Real>(norm: &GroupNorm, pass: &mut Forward<'_, F>) {
 }
 
 pub(super) fn backward<F: Real>(norm: &GroupNorm, pass: &mut Backward<'_, F>) {
-    let GroupNorm { channels, groups, pixels, .. } = *norm;
+    let GroupNorm { channels, groups, pixels, share, .. } = *norm;
     let weight = &pass.params[norm.weight.clone()];
     let (block, width) = (pixels * channels, channels / groups);
     let count = (pixels * width) as f64;
@@ -88,8 +90,8 @@ pub(super) fn backward<F: Real>(norm: &GroupNorm, pass: &mut Backward<'_, F>) {
             for (x, d_y) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)) {
                 for c in 0..channels {
                     let group = c / width;
-                    d_weight[c] += d_y[c] * (x[c] - statistics[2 * group]) * statistics[2 * group + 1];
-                    d_bias[c] += d_y[c];
+                    d_weight[c / share] += d_y[c] * (x[c] - statistics[2 * group]) * statistics[2 * group + 1];
+                    d_bias[c / share] += d_y[c];
                 }
             }
         }
@@ -103,7 +105,7 @@ pub(super) fn backward<F: Real>(norm: &GroupNorm, pass: &mut Backward<'_, F>) {
             let (mut sum, mut product) = (0.0, 0.0);
             for (x, d_y) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)) {
                 for c in own.clone() {
-                    let d = (d_y[c] * weight[c]).to_f64();
+                    let d = (d_y[c] * weight[c / share]).to_f64();
                     sum += d;
                     product += d * ((x[c] - mean) * scale).to_f64();
                 }
@@ -111,7 +113,7 @@ pub(super) fn backward<F: Real>(norm: &GroupNorm, pass: &mut Backward<'_, F>) {
             let (sum, product) = (F::from_f64(sum / count), F::from_f64(product / count));
             for ((x, d_y), d_x) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)).zip(d_x.chunks_exact_mut(channels)) {
                 for c in own.clone() {
-                    d_x[c] = scale * (d_y[c] * weight[c] - sum - (x[c] - mean) * scale * product);
+                    d_x[c] = scale * (d_y[c] * weight[c / share] - sum - (x[c] - mean) * scale * product);
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! Inside, values lie position by position, each with the whole batch, so that a position is one product. Gates are in torch's order:
 //! input, forget, cell, output. What the way back needs is kept as it is, so that it may be gone twice.
 
-use super::{Backward, Forward, Op};
+use super::{Backward, Forward, Op, dropout};
 use crate::base::{Fault, Outcome};
 use crate::engine::kernels::{LinearBackward, LinearForward, reserve};
 use crate::engine::layout::{Init, Order};
@@ -30,12 +30,15 @@ struct Cell {
 pub(in crate::engine) struct Lstm {
     positions: usize,
     hidden: usize,
+    /// Probability of dropout between layers.
+    dropout: f64,
     /// The cells of each layer: one, or one for each direction.
     layers: Vec<Vec<Cell>>,
 }
 
-pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, hidden: usize, layers: usize, both: bool) -> Outcome<()> {
+pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, hidden: usize, layers: usize, both: bool, dropout: f64) -> Outcome<()> {
     builder.image_only()?;
+    dropout::check(dropout)?;
     positive("hidden", hidden)?;
     positive("layers", layers)?;
     let Shape { channels, height, width: positions } = builder.shape;
@@ -64,7 +67,7 @@ pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, hidden: usize, 
         all.push(cells);
     }
     builder.end_layer();
-    builder.step(Op::Lstm(Lstm { positions, hidden, layers: all }), Shape { channels: inputs, height: 1, width: positions })
+    builder.step(Op::Lstm(Lstm { positions, hidden, dropout, layers: all }), Shape { channels: inputs, height: 1, width: positions })
 }
 
 /// What a cell keeps of a batch: its gates, memory and states, position by position.
@@ -97,6 +100,10 @@ impl Lstm {
     fn total(&self, rows: usize) -> usize {
         let cells = self.layers.iter().map(Vec::len).sum::<usize>();
         self.all_inputs(rows) + cells * 6 * self.positions * rows * self.hidden
+    }
+    /// The factors of dropout, behind all that: for each layer but the first those of its input.
+    fn factors(&self, rows: usize) -> usize {
+        if self.dropout == 0.0 { 0 } else { self.all_inputs(rows) - self.inputs(0, rows) }
     }
 }
 
@@ -140,8 +147,9 @@ fn order(positions: usize, backward: bool) -> impl DoubleEndedIterator<Item = (u
 pub(super) fn forward<F: Real>(lstm: &Lstm, pass: &mut Forward<'_, F>) {
     let (rows, hidden, positions) = (pass.rows, lstm.hidden, lstm.positions);
     let (state, wide) = (rows * hidden, 4 * rows * hidden);
-    reserve(&mut pass.kept.floats, lstm.total(rows) + wide);
-    let mut rest = &mut pass.kept.floats[..];
+    reserve(&mut pass.kept.floats, wide + lstm.total(rows) + lstm.factors(rows));
+    let (rest, factors) = pass.kept.floats.split_at_mut(wide + lstm.total(rows));
+    let (mut rest, mut factors) = (rest, &mut factors[..lstm.factors(rows)]);
     let sums = Lstm::take(&mut rest, wide);
     let scratch = &mut *pass.scratch;
     let mut inputs = Lstm::take(&mut rest, lstm.all_inputs(rows));
@@ -210,6 +218,11 @@ pub(super) fn forward<F: Real>(lstm: &Lstm, pass: &mut Forward<'_, F>) {
             }
         }
         if !last {
+            if lstm.dropout > 0.0 {
+                let factors = Lstm::take(&mut factors, next.len());
+                dropout::draw(lstm.dropout, pass.recording, &mut scratch.noise, factors);
+                next.iter_mut().zip(factors.iter()).for_each(|(value, &factor)| *value *= factor);
+            }
             input = next;
         }
     }
@@ -331,6 +344,10 @@ pub(super) fn backward<F: Real>(lstm: &Lstm, pass: &mut Backward<'_, F>) {
         }
         if number > 0 {
             d_out.copy_from_slice(&d_input[..positions * rows * width]);
+            if lstm.dropout > 0.0 {
+                let factors = &pass.kept.floats[wide + lstm.total(rows) + input_end - lstm.inputs(0, rows)..];
+                d_out.iter_mut().zip(factors).for_each(|(d, &factor)| *d *= factor);
+            }
         } else if pass.down {
             turn(&d_input[..positions * rows * width], positions, rows, width, &mut scratch.next);
         }

@@ -8,6 +8,7 @@ pub(super) mod activation;
 pub(super) mod attention;
 pub(super) mod average;
 pub(super) mod conv;
+pub(super) mod dropout;
 pub(super) mod embedding;
 pub(super) mod group_norm;
 pub(super) mod grouped;
@@ -25,6 +26,7 @@ use super::steps::{Kept, Scratch, Values};
 use activation::Activation;
 use attention::Attention;
 use average::Average;
+use dropout::Dropout;
 use embedding::Embedding;
 use group_norm::GroupNorm;
 use grouped::Grouped;
@@ -76,6 +78,7 @@ pub(super) enum Op {
     Attention(Attention),
     Pool(Window),
     Average(Average),
+    Dropout(Dropout),
     Activation(Activation),
     /// The sum with another value.
     Add(usize),
@@ -163,6 +166,7 @@ pub(super) fn forward<F: Real>(step: &Step, mut pass: Forward<'_, F>) {
         Op::Attention(attention) => attention::forward(attention, &mut pass),
         Op::Pool(window) => pool::forward(window, &mut pass),
         Op::Average(average) => average::forward(average, &mut pass),
+        Op::Dropout(dropout) => dropout::forward(dropout, &mut pass),
         Op::Activation(activation) => activation::forward(*activation, &mut pass),
         Op::Add(other) => join::add(*other, &mut pass),
         Op::Concat(parts) => join::concat(parts, &mut pass),
@@ -195,6 +199,7 @@ pub(super) fn backward<F: Real>(step: &Step, mut pass: Backward<'_, F>) {
         Op::Attention(attention) => attention::backward(attention, &mut pass),
         Op::Pool(window) => pool::backward(window, &mut pass),
         Op::Average(average) => average::backward(average, &mut pass),
+        Op::Dropout(_) => dropout::backward(&mut pass),
         Op::Activation(activation) => activation::backward(*activation, &mut pass),
         Op::Add(other) => join::add_backward(*other, &mut pass),
         Op::Concat(parts) => join::concat_backward(parts, &mut pass),

@@ -12,7 +12,7 @@ pub(in crate::models) fn variant() -> Variant {
         doc: "PFLlib's BiLSTM: long short-term memory both ways, the outputs of the last position, a dense layer, then the head.",
         revision: 1,
         fields: vec![
-            hidden(512, "Width of the embedding and of each direction, and features."),
+            hidden("Width of the embedding and of each direction, and features."),
             Field::with("layers", SIZES, 1, "Layers on top of each other.").from("num_layers", "PFLlib"),
             words(),
         ],
@@ -23,8 +23,8 @@ pub(in crate::models) fn build(fields: &Fields<'_>, shape: Shape, classes: usize
     sequence(shape)?;
     let hidden = fields.size("hidden")?;
     let layers = vec![
-        fields.embedding("embedding", hidden)?,
-        Layer::Lstm { name: "lstm".into(), hidden, layers: fields.size("layers")?, both: true },
+        fields.embedding("embedding", hidden, false)?,
+        Layer::Lstm { name: "lstm".into(), hidden, layers: fields.size("layers")?, both: true, dropout: 0.0 },
         Layer::Pick(At::Last),
         Layer::linear("fc1", hidden),
         Layer::linear("fc", classes),

@@ -3,20 +3,20 @@
 //! Both foretell what follows the last word of a text. FedML's network of words takes the batch for the sequence, as its LSTM lacks
 //! `batch_first`; here it runs along the text.
 
-use super::{padding, sequence, words};
+use super::sequence;
 use crate::base::Outcome;
 use crate::engine::{At, Layer, Network, Shape};
-use crate::models::{Fields, SIZES};
+use crate::models::{Fields, SIZES, of_words};
 use crate::spec::catalog::{Field, Variant};
 
 fn sizes(embedding: i64, hidden: i64, layers: i64) -> Vec<Field> {
-    vec![
+    let mut fields = vec![
         Field::with("embedding", SIZES, embedding, "Width of the embedding.").from("embedding_dim", "FedML"),
         Field::with("hidden", SIZES, hidden, "Width of each recurrent layer.").from("hidden_size", "FedML"),
         Field::with("layers", SIZES, layers, "Recurrent layers on top of each other.").from("num_layers", "FedML"),
-        words(),
-        padding(),
-    ]
+    ];
+    fields.extend(of_words());
+    fields
 }
 
 pub(in crate::models) fn variant() -> Variant {
@@ -54,10 +54,14 @@ pub(in crate::models) fn build_words(fields: &Fields<'_>, shape: Shape, classes:
 /// Up to the output after the last word.
 fn recurrent(fields: &Fields<'_>, shape: Shape, name: &str) -> Outcome<Vec<Layer>> {
     sequence(shape)?;
-    let at = fields.number("padding").map_or(At::Last, |padding| At::LastWord { padding });
+    let embedding = fields.embedding(name, fields.size("embedding")?, true)?;
+    let at = match embedding {
+        Layer::Embedding { padding: Some(padding), .. } => At::LastWord { padding },
+        _ => At::Last,
+    };
     Ok(vec![
-        fields.embedding(name, fields.size("embedding")?)?,
-        Layer::Lstm { name: "lstm".into(), hidden: fields.size("hidden")?, layers: fields.size("layers")?, both: false },
+        embedding,
+        Layer::Lstm { name: "lstm".into(), hidden: fields.size("hidden")?, layers: fields.size("layers")?, both: false, dropout: 0.0 },
         Layer::Pick(at),
     ])
 }

@@ -5,7 +5,7 @@
 use super::{hidden, sequence, words};
 use crate::base::Outcome;
 use crate::engine::{At, Init, Layer, Network, Shape};
-use crate::models::{Fields, SIZES};
+use crate::models::{DROPOUT, Fields, SIZES};
 use crate::spec::catalog::{Field, Variant};
 
 pub(in crate::models) fn variant() -> Variant {
@@ -14,10 +14,17 @@ pub(in crate::models) fn variant() -> Variant {
         doc: "PFLlib's transformer: encoder layers of attention and two dense layers, the first position, then the head.",
         revision: 1,
         fields: vec![
-            hidden(512, "Width of the embedding and of every position, and features; a multiple of `heads`."),
+            hidden("Width of the embedding and of every position, and features; a multiple of `heads`."),
             Field::with("heads", SIZES, 8, "Heads of the attention.").from("nhead", "PFLlib"),
             Field::with("layers", SIZES, 2, "Encoder layers.").from("nlayers", "PFLlib"),
             Field::with("feed", SIZES, 2048, "Units between the two dense layers of an encoder layer.").from("d_hid", "torch"),
+            Field::with(
+                "dropout",
+                DROPOUT,
+                0.1,
+                "Probability that a number is set to 0 in training: of positions, attention and dense layers.",
+            )
+            .from("", "PFLlib"),
             words(),
         ],
     }
@@ -25,21 +32,25 @@ pub(in crate::models) fn variant() -> Variant {
 
 pub(in crate::models) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {
     sequence(shape)?;
-    let (width, heads, feed) = (fields.size("hidden")?, fields.size("heads")?, fields.size("feed")?);
-    let mut layers = vec![fields.embedding("embedding", width)?, Layer::Signs { scale: (width as f64).sqrt() }];
+    let (width, heads, feed, dropout) = (fields.size("hidden")?, fields.size("heads")?, fields.size("feed")?, fields.float("dropout")?);
+    let drop = || Layer::Dropout { p: dropout, channels: false };
+    let mut layers = vec![fields.embedding("embedding", width, false)?, Layer::Signs { scale: (width as f64).sqrt() }, drop()];
     for layer in 0..fields.size("layers")? {
         let name = |part: &str| format!("encoder.layers.{layer}.{part}");
         let dense = |part: &str, out: usize| Layer::Positionwise { name: name(part), out, bias: true };
         let norm = |part: &str| Layer::LayerNorm { name: name(part), eps: 1e-5 };
         layers.extend([
             Layer::save("in"),
-            Layer::Attention { name: name("self_attn"), heads },
+            Layer::Attention { name: name("self_attn"), heads, dropout },
+            drop(),
             Layer::plus("in"),
             norm("norm1"),
             Layer::save("in"),
             dense("linear1", feed),
             Layer::Relu,
+            drop(),
             dense("linear2", width),
+            drop(),
             Layer::plus("in"),
             norm("norm2"),
         ]);
