@@ -6,6 +6,7 @@ use super::args::Globals;
 use super::message::Terminal;
 use super::output::{self, Answer, Output};
 use crate::base::{Fault, Outcome};
+use crate::engine::simd;
 use crate::store::Store;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,7 @@ impl<'a> Context<'a> {
         if terminal.verbose > 0 {
             start_log(terminal);
         }
+        simd::chosen().map_err(|text| Fault::usage(text).help("leave it unset for the best that the CPU has"))?;
         let from_env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let cache = globals.cache.clone().or_else(|| from_env("PFLPIPE_CACHE").map(PathBuf::from)).unwrap_or_else(|| "cache".into());
         let mut data = globals.data.clone();

@@ -54,7 +54,6 @@ impl<'a, F> Values<'a, F> {
 pub(super) struct Scratch<F> {
     pub packed: Vec<F>,
     pub padded: Vec<F>,
-    pub wide: Vec<F>,
     pub plane: Vec<F>,
     pub tiles: Tiles<F>,
     pub entries: Entries<F>,

@@ -388,7 +388,6 @@ pub fn linear(x: Traced, weight: Traced, bias: Option<Traced>) -> Traced {
         bias: bias_values.as_deref(),
         relu: false,
         y: &mut y,
-        packed: &mut Vec::new(),
         padded: &mut Vec::new(),
     });
     let y = constant(y, rows, outputs);
@@ -407,9 +406,7 @@ pub fn linear(x: Traced, weight: Traced, bias: Option<Traced>) -> Traced {
             d_weight: Some(grads.get_or_alloc_mut(&from_weight)?),
             d_bias: Some(&mut d_bias),
             d_x: Some(&mut d_x),
-            packed: &mut Vec::new(),
             padded: &mut Vec::new(),
-            wide: &mut Vec::new(),
         });
         add(grads.get_or_alloc_mut(&from_x)?, &d_x);
         if let Some(from_bias) = &from_bias {

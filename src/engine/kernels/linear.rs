@@ -1,8 +1,11 @@
 //! The dense layer, forward and backward; weights are (in, out).
 //!
 //! Every output is one chain of sums over the inputs in order, so a sample's result does not depend on the samples beside it.
+//!
+//! A row of outputs that is no whole number of packs is read where it lies: the lanes behind its end hold the next row's values, whose
+//! results are thrown away, or meet zeros.
 
-use super::{relu, reserve};
+use super::{load, relu, reserve, store};
 use crate::engine::real::Real;
 use pulp::{Simd, WithSimd};
 
@@ -20,8 +23,7 @@ pub(in crate::engine) struct LinearForward<'a, F> {
     pub relu: bool,
     /// At least rows x outputs.
     pub y: &'a mut [F],
-    /// Scratch: weight, and bias and result, with rows of whole packs.
-    pub packed: &'a mut Vec<F>,
+    /// Scratch: bias and result, with rows of whole packs.
     pub padded: &'a mut Vec<F>,
 }
 
@@ -33,13 +35,6 @@ impl<F: Real> WithSimd for LinearForward<'_, F> {
         let lanes = F::lanes::<S>();
         let packs = outputs.div_ceil(lanes);
         let line = packs * lanes;
-        let weight = if line == outputs {
-            weight
-        } else {
-            reserve(self.packed, inputs * line);
-            widen(weight, outputs, line, &mut self.packed[..inputs * line]);
-            &self.packed[..inputs * line]
-        };
         let y = if line == outputs {
             &mut self.y[..rows * outputs]
         } else {
@@ -53,20 +48,19 @@ impl<F: Real> WithSimd for LinearForward<'_, F> {
             }
             y[outputs..].fill(F::ZERO);
         }
-        let (weight, _) = F::packs::<S>(weight);
         let (y_packs, _) = F::packs_mut::<S>(y);
         let mut from = 0;
         while from < inputs {
             let count = BLOCK.min(inputs - from);
-            let weight = &weight[from * packs..(from + count) * packs];
+            let weight = &weight[from * outputs..];
             let mut row = 0;
             while row < rows {
                 let x = &x[row * inputs + from..];
                 let y = &mut y_packs[row * packs..];
                 row += match rows - row {
-                    left if left >= 5 => product::<F, S, 5, 2>(simd, inputs, packs, count, x, weight, y),
-                    left if left >= 2 => product::<F, S, 2, 4>(simd, inputs, packs, count, x, weight, y),
-                    _ => product::<F, S, 1, 8>(simd, inputs, packs, count, x, weight, y),
+                    left if left >= 5 => product::<F, S, 5, 2>(simd, inputs, outputs, count, x, weight, y),
+                    left if left >= 2 => product::<F, S, 2, 4>(simd, inputs, outputs, count, x, weight, y),
+                    _ => product::<F, S, 1, 8>(simd, inputs, outputs, count, x, weight, y),
                 };
             }
             from += count;
@@ -87,10 +81,10 @@ impl<F: Real> WithSimd for LinearForward<'_, F> {
 fn product<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
     simd: S,
     inputs: usize,
-    packs: usize,
+    outputs: usize,
     count: usize,
     x: &[F],
-    weight: &[F::Pack<S>],
+    weight: &[F],
     y: &mut [F::Pack<S>],
 ) -> usize {
     // The inputs of one place side by side, so that the inner loop reads them in order.
@@ -101,13 +95,15 @@ fn product<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
         }
     }
     let columns = &columns[..count];
+    let lanes = F::lanes::<S>();
+    let (whole, packs) = (outputs / lanes, outputs.div_ceil(lanes));
     let mut pack = 0;
-    while pack + PACKS <= packs {
-        product_tile::<F, S, ROWS, PACKS>(simd, packs, columns, &weight[pack..], &mut y[pack..]);
+    while pack + PACKS <= whole {
+        product_tile::<F, S, ROWS, PACKS>(simd, (outputs, packs), columns, &weight[pack * lanes..], &mut y[pack..]);
         pack += PACKS;
     }
     while pack < packs {
-        product_tile::<F, S, ROWS, 1>(simd, packs, columns, &weight[pack..], &mut y[pack..]);
+        product_tile::<F, S, ROWS, 1>(simd, (outputs, packs), columns, &weight[pack * lanes..], &mut y[pack..]);
         pack += 1;
     }
     ROWS
@@ -116,9 +112,9 @@ fn product<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
 #[inline(always)]
 fn product_tile<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
     simd: S,
-    packs: usize,
+    (outputs, packs): (usize, usize),
     columns: &[[F; ROWS]],
-    weight: &[F::Pack<S>],
+    weight: &[F],
     y: &mut [F::Pack<S>],
 ) {
     let mut sums = [[F::splat(simd, F::ZERO); PACKS]; ROWS];
@@ -126,11 +122,17 @@ fn product_tile<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
         sums.copy_from_slice(&y[r * packs..][..PACKS]);
     }
     for (k, column) in columns.iter().enumerate() {
-        let weight = &weight[k * packs..][..PACKS];
+        // Several packs are always whole ones.
+        let mut own = [F::splat(simd, F::ZERO); PACKS];
+        if PACKS > 1 {
+            own.copy_from_slice(F::packs::<S>(&weight[k * outputs..][..PACKS * F::lanes::<S>()]).0);
+        } else {
+            own[0] = load::<F, S>(weight, k * outputs);
+        }
         for r in 0..ROWS {
             let value = F::splat(simd, column[r]);
             for p in 0..PACKS {
-                sums[r][p] = F::pack_mul_add(simd, value, weight[p], sums[r][p]);
+                sums[r][p] = F::pack_mul_add(simd, value, own[p], sums[r][p]);
             }
         }
     }
@@ -151,10 +153,8 @@ pub(in crate::engine) struct LinearBackward<'a, F> {
     pub d_bias: Option<&'a mut [F]>,
     /// At least rows x inputs.
     pub d_x: Option<&'a mut [F]>,
-    /// Scratch: weight, gradient of the result and gradient of the weight, with rows of whole packs.
-    pub packed: &'a mut Vec<F>,
+    /// Scratch: gradient of the result with rows of whole packs.
     pub padded: &'a mut Vec<F>,
-    pub wide: &'a mut Vec<F>,
 }
 
 impl<F: Real> WithSimd for LinearBackward<'_, F> {
@@ -182,38 +182,18 @@ impl<F: Real> WithSimd for LinearBackward<'_, F> {
         };
         let (d_y, _) = F::packs::<S>(d_y);
         if let Some(d_x) = self.d_x.as_deref_mut() {
-            let weight = if whole {
-                self.weight
-            } else {
-                reserve(self.packed, inputs * line);
-                widen(self.weight, outputs, line, &mut self.packed[..inputs * line]);
-                &self.packed[..inputs * line]
-            };
-            let (weight, _) = F::packs::<S>(weight);
+            let weight = self.weight;
             let mut k = 0;
             while k < inputs {
                 k += if inputs - k >= 2 {
-                    products::<F, S, 2>(simd, rows, inputs, packs, k, weight, d_y, d_x)
+                    products::<F, S, 2>(simd, rows, inputs, outputs, k, weight, d_y, d_x)
                 } else {
-                    products::<F, S, 1>(simd, rows, inputs, packs, k, weight, d_y, d_x)
+                    products::<F, S, 1>(simd, rows, inputs, outputs, k, weight, d_y, d_x)
                 };
             }
         }
         if let Some(d_weight) = self.d_weight.as_deref_mut() {
-            if whole {
-                let (d_weight, _) = F::packs_mut::<S>(d_weight);
-                outer(simd, rows, inputs, packs, self.x, d_y, d_weight);
-            } else {
-                reserve(self.wide, inputs * line);
-                let wide = &mut self.wide[..inputs * line];
-                wide.fill(F::ZERO);
-                outer(simd, rows, inputs, packs, self.x, d_y, F::packs_mut::<S>(wide).0);
-                for (sum, value) in d_weight.chunks_exact_mut(outputs).zip(wide.chunks_exact(line)) {
-                    for (sum, &value) in sum.iter_mut().zip(value) {
-                        *sum += value;
-                    }
-                }
-            }
+            outer(simd, rows, inputs, outputs, self.x, d_y, d_weight);
         }
     }
 }
@@ -225,19 +205,23 @@ fn products<F: Real, S: Simd, const INPUTS: usize>(
     simd: S,
     rows: usize,
     inputs: usize,
-    packs: usize,
+    outputs: usize,
     k: usize,
-    weight: &[F::Pack<S>],
+    weight: &[F],
     d_y: &[F::Pack<S>],
     d_x: &mut [F],
 ) -> usize {
-    let weight: [&[F::Pack<S>]; INPUTS] = std::array::from_fn(|i| &weight[(k + i) * packs..][..packs]);
+    let mut rows_of_weight: [&[F]; INPUTS] = [&[]; INPUTS];
+    for (i, row) in rows_of_weight.iter_mut().enumerate() {
+        *row = &weight[(k + i) * outputs..][..outputs];
+    }
+    let weight = rows_of_weight;
     let mut row = 0;
     while row < rows {
         row += if rows - row >= 5 {
-            dots::<F, S, INPUTS, 5>(simd, inputs, packs, k, row, weight, d_y, d_x)
+            dots::<F, S, INPUTS, 5>(simd, inputs, k, row, weight, d_y, d_x)
         } else {
-            dots::<F, S, INPUTS, 1>(simd, inputs, packs, k, row, weight, d_y, d_x)
+            dots::<F, S, INPUTS, 1>(simd, inputs, k, row, weight, d_y, d_x)
         };
     }
     INPUTS
@@ -248,20 +232,28 @@ fn products<F: Real, S: Simd, const INPUTS: usize>(
 fn dots<F: Real, S: Simd, const INPUTS: usize, const ROWS: usize>(
     simd: S,
     inputs: usize,
-    packs: usize,
     k: usize,
     row: usize,
-    weight: [&[F::Pack<S>]; INPUTS],
+    weight: [&[F]; INPUTS],
     d_y: &[F::Pack<S>],
     d_x: &mut [F],
 ) -> usize {
-    let d_y: [&[F::Pack<S>]; ROWS] = std::array::from_fn(|r| &d_y[(row + r) * packs..][..packs]);
+    let lanes = F::lanes::<S>();
+    let packs = weight[0].len().div_ceil(lanes);
+    let d_y = &d_y[row * packs..][..ROWS * packs];
     let mut sums = [[F::splat(simd, F::ZERO); INPUTS]; ROWS];
+    let mut whole = [F::packs::<S>(weight[0]).0; INPUTS];
+    for i in 1..INPUTS {
+        whole[i] = F::packs::<S>(weight[i]).0;
+    }
     for p in 0..packs {
-        let weight: [F::Pack<S>; INPUTS] = std::array::from_fn(|i| weight[i][p]);
+        let mut own = [F::splat(simd, F::ZERO); INPUTS];
+        for i in 0..INPUTS {
+            own[i] = if p < whole[0].len() { whole[i][p] } else { load::<F, S>(weight[i], p * lanes) };
+        }
         for r in 0..ROWS {
             for i in 0..INPUTS {
-                sums[r][i] = F::pack_mul_add(simd, d_y[r][p], weight[i], sums[r][i]);
+                sums[r][i] = F::pack_mul_add(simd, d_y[r * packs + p], own[i], sums[r][i]);
             }
         }
     }
@@ -275,12 +267,12 @@ fn dots<F: Real, S: Simd, const INPUTS: usize, const ROWS: usize>(
 
 /// Adds the outer products of all rows.
 #[inline(always)]
-fn outer<F: Real, S: Simd>(simd: S, rows: usize, inputs: usize, packs: usize, x: &[F], d_y: &[F::Pack<S>], d_weight: &mut [F::Pack<S>]) {
+fn outer<F: Real, S: Simd>(simd: S, rows: usize, inputs: usize, outputs: usize, x: &[F], d_y: &[F::Pack<S>], d_weight: &mut [F]) {
     let mut k = 0;
     while k < inputs {
         k += match inputs - k {
-            left if left >= 4 => outer_tiles::<F, S, 4>(simd, rows, inputs, packs, k, x, d_y, d_weight),
-            _ => outer_tiles::<F, S, 1>(simd, rows, inputs, packs, k, x, d_y, d_weight),
+            left if left >= 4 => outer_tiles::<F, S, 4>(simd, rows, inputs, outputs, k, x, d_y, d_weight),
+            _ => outer_tiles::<F, S, 1>(simd, rows, inputs, outputs, k, x, d_y, d_weight),
         };
     }
 }
@@ -291,18 +283,20 @@ fn outer_tiles<F: Real, S: Simd, const INPUTS: usize>(
     simd: S,
     rows: usize,
     inputs: usize,
-    packs: usize,
+    outputs: usize,
     k: usize,
     x: &[F],
     d_y: &[F::Pack<S>],
-    d_weight: &mut [F::Pack<S>],
+    d_weight: &mut [F],
 ) -> usize {
+    let (whole, packs) = (outputs / F::lanes::<S>(), outputs.div_ceil(F::lanes::<S>()));
+    let d_weight = &mut d_weight[k * outputs..][..INPUTS * outputs];
     let mut pack = 0;
     while pack < packs {
-        pack += if packs - pack >= 2 {
-            outer_tile::<F, S, INPUTS, 2>(simd, rows, inputs, packs, k, pack, x, d_y, d_weight)
+        pack += if whole - pack.min(whole) >= 2 {
+            outer_tile::<F, S, INPUTS, 2>(simd, rows, inputs, outputs, k, pack, x, d_y, d_weight)
         } else {
-            outer_tile::<F, S, INPUTS, 1>(simd, rows, inputs, packs, k, pack, x, d_y, d_weight)
+            outer_tile::<F, S, INPUTS, 1>(simd, rows, inputs, outputs, k, pack, x, d_y, d_weight)
         };
     }
     INPUTS
@@ -314,14 +308,25 @@ fn outer_tile<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
     simd: S,
     rows: usize,
     inputs: usize,
-    packs: usize,
+    outputs: usize,
     k: usize,
     pack: usize,
     x: &[F],
     d_y: &[F::Pack<S>],
-    d_weight: &mut [F::Pack<S>],
+    d_weight: &mut [F],
 ) -> usize {
-    let mut sums: [[F::Pack<S>; PACKS]; INPUTS] = std::array::from_fn(|i| std::array::from_fn(|p| d_weight[(k + i) * packs + pack + p]));
+    let lanes = F::lanes::<S>();
+    let packs = outputs.div_ceil(lanes);
+    let mut sums = [[F::splat(simd, F::ZERO); PACKS]; INPUTS];
+    // Several packs are always whole ones.
+    for i in 0..INPUTS {
+        let row = &d_weight[i * outputs..][..outputs];
+        if PACKS > 1 {
+            sums[i].copy_from_slice(F::packs::<S>(&row[pack * lanes..][..PACKS * lanes]).0);
+        } else {
+            sums[i][0] = load::<F, S>(row, pack * lanes);
+        }
+    }
     for r in 0..rows {
         let x = &x[r * inputs + k..][..INPUTS];
         let d_y = &d_y[r * packs + pack..][..PACKS];
@@ -332,8 +337,13 @@ fn outer_tile<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
             }
         }
     }
-    for (i, sums) in sums.iter().enumerate() {
-        d_weight[(k + i) * packs + pack..][..PACKS].copy_from_slice(sums);
+    for i in 0..INPUTS {
+        let row = &mut d_weight[i * outputs..][..outputs];
+        if PACKS > 1 {
+            F::packs_mut::<S>(&mut row[pack * lanes..][..PACKS * lanes]).0.copy_from_slice(&sums[i]);
+        } else {
+            store::<F, S>(sums[i][0], row, pack * lanes);
+        }
     }
     PACKS
 }

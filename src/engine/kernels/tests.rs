@@ -44,7 +44,6 @@ fn dense_layers_agree_on_every_path() {
                     bias: Some(&bias[..outputs]),
                     relu: outputs % 2 == 0,
                     y: &mut y,
-                    packed: &mut Vec::new(),
                     padded: &mut Vec::new(),
                 },
             );
@@ -60,9 +59,7 @@ fn dense_layers_agree_on_every_path() {
                     d_weight: Some(&mut d_weight),
                     d_bias: Some(&mut d_bias),
                     d_x: Some(&mut d_x),
-                    packed: &mut Vec::new(),
                     padded: &mut Vec::new(),
-                    wide: &mut Vec::new(),
                 },
             );
             y.truncate(rows * outputs);

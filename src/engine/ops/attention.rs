@@ -203,7 +203,6 @@ pub(super) fn forward<F: Real>(attention: &Attention, pass: &mut Forward<'_, F>)
         bias: Some(&pass.params[attention.in_bias.clone()]),
         relu: false,
         y: qkv,
-        packed: &mut scratch.packed,
         padded: &mut scratch.padded,
     });
     dispatch(HeadsForward { attention, rows: pass.rows, qkv, weights, factors, heads: given, turned });
@@ -216,7 +215,6 @@ pub(super) fn forward<F: Real>(attention: &Attention, pass: &mut Forward<'_, F>)
         bias: Some(&pass.params[attention.out_bias.clone()]),
         relu: false,
         y: &mut pass.kept.value,
-        packed: &mut scratch.packed,
         padded: &mut scratch.padded,
     });
 }
@@ -250,9 +248,7 @@ pub(super) fn backward<F: Real>(attention: &Attention, pass: &mut Backward<'_, F
         d_weight: d_out.0,
         d_bias: d_out.1,
         d_x: Some(d_given),
-        packed: &mut scratch.packed,
         padded: &mut scratch.padded,
-        wide: &mut scratch.wide,
     });
     dispatch(HeadsBackward { attention, rows: pass.rows, qkv, weights, factors, d_heads: d_given, d_qkv, turned, d_weights });
     dispatch(LinearBackward {
@@ -265,8 +261,6 @@ pub(super) fn backward<F: Real>(attention: &Attention, pass: &mut Backward<'_, F
         d_weight: d_in.0,
         d_bias: d_in.1,
         d_x: pass.down.then_some(&mut scratch.next),
-        packed: &mut scratch.packed,
         padded: &mut scratch.padded,
-        wide: &mut scratch.wide,
     });
 }

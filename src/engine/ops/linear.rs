@@ -34,7 +34,6 @@ pub(super) fn forward<F: Real>(step: &Step, weight: &Range<usize>, bias: Option<
         bias: bias.map(|bias| &pass.params[bias.clone()]),
         relu: pass.relu,
         y: &mut pass.kept.value,
-        packed: &mut pass.scratch.packed,
         padded: &mut pass.scratch.padded,
     });
 }
@@ -52,8 +51,6 @@ pub(super) fn backward<F: Real>(step: &Step, weight: &Range<usize>, bias: Option
         d_weight,
         d_bias,
         d_x: pass.down.then_some(&mut scratch.next),
-        packed: &mut scratch.packed,
         padded: &mut scratch.padded,
-        wide: &mut scratch.wide,
     });
 }

@@ -170,7 +170,6 @@ pub(super) fn forward<F: Real>(lstm: &Lstm, pass: &mut Forward<'_, F>) {
                 bias: Some(&pass.params[cell.input_bias.clone()]),
                 relu: false,
                 y: gates,
-                packed: &mut scratch.packed,
                 padded: &mut scratch.padded,
             });
             let bias = &pass.params[cell.state_bias.clone()];
@@ -188,7 +187,6 @@ pub(super) fn forward<F: Real>(lstm: &Lstm, pass: &mut Forward<'_, F>) {
                             bias: Some(bias),
                             relu: false,
                             y: sums,
-                            packed: &mut scratch.packed,
                             padded: &mut scratch.padded,
                         });
                         add(gates, sums);
@@ -290,9 +288,7 @@ pub(super) fn backward<F: Real>(lstm: &Lstm, pass: &mut Backward<'_, F>) {
                         d_weight: None,
                         d_bias: None,
                         d_x: Some(&mut *d_state),
-                        packed: &mut scratch.packed,
                         padded: &mut scratch.padded,
-                        wide: &mut scratch.wide,
                     });
                 }
             }
@@ -311,9 +307,7 @@ pub(super) fn backward<F: Real>(lstm: &Lstm, pass: &mut Backward<'_, F>) {
                     d_weight: Some(&mut gradient[cell.state.clone()]),
                     d_bias: None,
                     d_x: None,
-                    packed: &mut scratch.packed,
                     padded: &mut scratch.padded,
-                    wide: &mut scratch.wide,
                 });
                 let sums = &mut gradient[cell.state_bias.clone()];
                 d_gates.chunks_exact(4 * hidden).for_each(|d_gates| add(sums, d_gates));
@@ -331,9 +325,7 @@ pub(super) fn backward<F: Real>(lstm: &Lstm, pass: &mut Backward<'_, F>) {
                 d_weight,
                 d_bias,
                 d_x: down.then_some(&mut *d_one),
-                packed: &mut scratch.packed,
                 padded: &mut scratch.padded,
-                wide: &mut scratch.wide,
             });
             let len = positions * rows * width;
             match way {

@@ -43,7 +43,6 @@ pub(super) fn forward<F: Real>(dense: &Dense, pass: &mut Forward<'_, F>) {
         bias: dense.bias.as_ref().map(|bias| &pass.params[bias.clone()]),
         relu: false,
         y: &mut pass.kept.value,
-        packed: &mut pass.scratch.packed,
         padded: &mut pass.scratch.padded,
     });
 }
@@ -61,9 +60,7 @@ pub(super) fn backward<F: Real>(dense: &Dense, pass: &mut Backward<'_, F>) {
         d_weight,
         d_bias,
         d_x: pass.down.then_some(&mut scratch.next),
-        packed: &mut scratch.packed,
         padded: &mut scratch.padded,
-        wide: &mut scratch.wide,
     });
 }
 

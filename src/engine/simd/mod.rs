@@ -1,17 +1,42 @@
 //! One source for every class of CPU: kernels are written on packs of lanes and compiled once for each instruction set.
 //!
-//! The instruction set is chosen at run time. What the kernels compute is none of its business; `kernels` says that.
+//! The instruction set is chosen at run time, by hand with `PFLPIPE_CPU`. What the kernels compute is none of its business; `kernels` says that.
 
 mod aligned;
 
 pub use aligned::Aligned;
-use pulp::Simd;
 pub use pulp::WithSimd;
+use pulp::{Arch, Simd};
+use std::sync::OnceLock;
 
-/// Runs `kernel` with the best instruction set of this CPU.
+/// The variable that names another instruction set than the best one, for tests and comparisons.
+pub const CHOICE: &str = "PFLPIPE_CPU";
+
+/// Runs `kernel` with the best instruction set of this CPU, or the one that [`CHOICE`] names.
 #[inline]
 pub fn dispatch<K: WithSimd>(kernel: K) -> K::Output {
-    pulp::Arch::new().dispatch(kernel)
+    static CHOSEN: OnceLock<Arch> = OnceLock::new();
+    CHOSEN.get_or_init(|| chosen().unwrap_or_default()).dispatch(kernel)
+}
+
+/// The instruction set that kernels run with.
+///
+/// # Errors
+/// What is wrong with the value of [`CHOICE`]: no instruction set that is known, or none of this CPU.
+pub fn chosen() -> Result<Arch, String> {
+    let name = std::env::var(CHOICE).unwrap_or_default();
+    let found = match name.as_str() {
+        "" => Some(Arch::new()),
+        "portable" => Some(Arch::Scalar),
+        #[cfg(target_arch = "x86_64")]
+        "avx2" => pulp::x86::V3::try_new().map(Arch::V3),
+        #[cfg(target_arch = "x86_64")]
+        "avx512" => pulp::x86::V4::try_new().map(Arch::V4),
+        #[cfg(target_arch = "aarch64")]
+        "neon" => pulp::aarch64::Neon::try_new().map(Arch::Neon),
+        _ => return Err(format!("{CHOICE} is `{name}`, but must be `portable`, `avx2`, `avx512` or `neon`")),
+    };
+    found.ok_or_else(|| format!("{CHOICE} is `{name}`, but this CPU does not have it"))
 }
 
 /// The name of the class of CPU whose results are equal bit for bit: `portable`, or lanes of `f32` and how products are added.
