@@ -4,7 +4,7 @@ use crate::algorithms::Algorithms;
 use crate::fl::history::METRICS;
 use crate::results::published;
 use crate::spec::catalog::{Bound, Catalog, Field, Shape, StageKind, Type, Variant};
-use crate::{data, defences, engine, fl, models, threats};
+use crate::{data, defences, engine, fl, models, privacy, secure, threats};
 
 /// The selectors of `value: stage.metric.selector`.
 pub const SELECTORS: &[&str] = &["best", "last", "mean_last(K)", "at_round(K)", "at_best(METRIC)"];
@@ -154,6 +154,8 @@ fn train(algorithms: &Algorithms) -> StageKind {
         ),
         later("threat", "What malicious clients do.", threats::variants()),
         later("defence", "What the server does about malicious clients.", defences::variants()),
+        later("privacy", "How what is sent is protected by noise.", privacy::variants()),
+        later("secure", "The protocol by which uploads are summed; simulated, so that it protects nobody.", secure::variants()),
     ];
     StageKind {
         name: "train",
@@ -217,7 +219,7 @@ mod tests {
             }
         }
         params.remove("seed");
-        for name in ["threat", "defence"] {
+        for name in ["threat", "defence", "privacy", "secure"] {
             assert_eq!(params.remove(name), Some(json!("none")));
         }
         assert_eq!(params.remove("optimizer"), Some(json!("sgd")));

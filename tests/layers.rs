@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// For each module what it may import, besides itself. `spec::catalog` is plain data by which the lower layers describe their
 /// parameters, and `stage::task` the contract between executors and stages.
-const BELOW: [(&str, &[&str]); 19] = [
+const BELOW: [(&str, &[&str]); 21] = [
     ("base", &[]),
     ("store", &["base"]),
     ("spec", &["base"]),
@@ -19,13 +19,18 @@ const BELOW: [(&str, &[&str]); 19] = [
     ("algorithms", &["fl", "models", "data", "engine", "base", "spec::catalog"]),
     ("threats", &["fl", "data", "engine", "base", "spec::catalog"]),
     ("defences", &["fl", "base", "spec::catalog"]),
+    ("privacy", &["fl", "engine", "base", "spec::catalog"]),
+    ("secure", &["fl", "base", "spec::catalog"]),
     ("results", &["base"]),
     ("table", &["results", "fl", "base"]),
     ("plots", &["results", "base"]),
     ("report", &["plots", "table", "results", "base"]),
-    ("stage", &["threats", "defences", "algorithms", "fl", "models", "data", "engine", "store", "base"]),
+    ("stage", &["privacy", "secure", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "store", "base"]),
     ("exec", &["stage::task", "store", "base"]),
-    ("catalog", &["results", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "base", "spec::catalog"]),
+    (
+        "catalog",
+        &["results", "privacy", "secure", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "base", "spec::catalog"],
+    ),
     (
         "cli",
         &[
@@ -36,6 +41,8 @@ const BELOW: [(&str, &[&str]); 19] = [
             "plots",
             "table",
             "results",
+            "privacy",
+            "secure",
             "threats",
             "defences",
             "algorithms",

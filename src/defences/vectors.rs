@@ -97,7 +97,8 @@ pub(super) mod tests {
     ) -> Outcome<Defended> {
         let total: usize = uploads.iter().map(|(_, samples)| samples).sum();
         let entries = [("fc.weight".to_owned(), 0..reference.len() - 1), ("fc.bias".to_owned(), reference.len() - 1..reference.len())];
-        let exchange = Exchange { round, rounds: 9, clients: uploads.len(), nominal: uploads.len(), reference, entries: &entries };
+        let exchange =
+            Exchange { round, rounds: 9, clients: uploads.len(), nominal: uploads.len(), equal: false, reference, entries: &entries };
         let mut sent: Vec<Sent> = uploads
             .iter()
             .enumerate()

@@ -78,6 +78,8 @@ pub struct Exchange<'a> {
     pub clients: usize,
     /// The nominal size of a cohort.
     pub nominal: usize,
+    /// Whether the algorithm's mean gives every upload the same weight, and not that of its samples.
+    pub equal: bool,
     /// The server's averaged parameters before this aggregation, in the layout of [`Sent::params`].
     pub reference: &'a [f32],
     /// The name of each averaged layer, and where it stands in those vectors.

@@ -209,6 +209,6 @@ impl Intervention for DpSgd {
             releases.into_iter().for_each(|(rate, count)| accountant.add(&self.curve(rate), count));
             accountant.epsilon(self.delta)
         };
-        vec![("epsilon", clients.into_iter().map(spent).fold(0.0, f64::max)), ("noise_multiplier", self.noise)]
+        vec![("epsilon", clients.into_iter().map(spent).fold(0.0, f64::max)), ("delta", self.delta), ("noise_multiplier", self.noise)]
     }
 }

@@ -130,7 +130,7 @@ impl Intervention for Local {
     }
     fn figures(&self, _: &World, _: u64, memory: &Memory) -> Vec<(&'static str, f64)> {
         let most = memory.vectors.values().filter_map(|counts| counts.first()).fold(0.0, |most: f32, count| most.max(*count));
-        vec![("epsilon", self.spent(most as u64)), ("noise_multiplier", self.noise)]
+        vec![("epsilon", self.spent(most as u64)), ("delta", self.delta), ("noise_multiplier", self.noise)]
     }
 }
 

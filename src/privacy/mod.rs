@@ -24,6 +24,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+/// The name by which nothing is protected.
+pub const NONE: &str = "none";
+
 /// How sampling enters the epsilon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -68,6 +71,7 @@ pub fn variants() -> Vec<Variant> {
     };
     let each = |doc| Field::required("epsilon", Type::positive(), doc).from("epsilon", "");
     vec![
+        Variant { name: NONE, doc: "What is sent is not protected.", revision: 1, fields: Vec::new() },
         Variant {
             name: "dp-fedavg",
             doc: "Protects clients: updates are clipped to the norm S, and N(0, (z S / (q W))^2) is added to their sum over q W, where W \
@@ -143,20 +147,23 @@ pub fn variants() -> Vec<Variant> {
     ]
 }
 
-/// The mechanism that the `privacy` of a `train` stage describes, with noise of this seed.
+/// The mechanism that `params` (its `kind` and every parameter) describe, with noise of the simulation's batch seed; absent where
+/// there is none.
 ///
 /// # Errors
 /// A stage fault that names the rule which does not hold.
-pub fn intervention(params: &Map<String, Value>, world: &World, seed: u64) -> Outcome<Box<dyn Intervention>> {
+pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<dyn Intervention>>> {
     let mut params = params.clone();
-    let kind = params.remove("kind");
-    Ok(match kind.as_ref().and_then(Value::as_str).unwrap_or_default() {
+    let kind = params.remove("kind").unwrap_or_default();
+    let seed = world.settings.batch_seed;
+    Ok(Some(match kind.as_str().unwrap_or_default() {
+        NONE => return Ok(None),
         "dp-fedavg" => Box::new(dp_fedavg::DpFedAvg::new(&read(params)?, world, seed)?),
         "dp-sgd" => Box::new(dp_sgd::DpSgd::new(&read(params)?, world, seed)?),
         "local-gaussian" => Box::new(local::Local::gaussian(&read(params)?, seed)?),
         "local-laplace" => Box::new(local::Local::laplace(&read(params)?, seed)),
         other => return Err(Fault::stage(format!("there is no privacy of the kind `{other}`"))),
-    })
+    }))
 }
 
 fn read<T: DeserializeOwned>(params: Map<String, Value>) -> Outcome<T> {
