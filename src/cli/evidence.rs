@@ -8,7 +8,7 @@ use super::load::Project;
 use crate::fl::History;
 use crate::fl::history::Status;
 use crate::plan::{Decision, Plan};
-use crate::plots::{self, Bubbles, Critical, Curves, Front, Point, Series, Spot, Strip, Strips};
+use crate::plots::{self, Bubbles, Critical, Curves, Front, Heat, Point, Series, Spot, Strip, Strips};
 use crate::report::Figure;
 use crate::spec::Table as Layout;
 use crate::store::Store;
@@ -17,9 +17,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The kinds of drawings, with a sentence each.
-pub(super) const KINDS: [(&str, &str); 6] = [
+pub(super) const KINDS: [(&str, &str); 7] = [
     ("curves", "learning curves: mean and sample sd over seeds"),
     ("sweep", "the value of each row over a numeric column axis, with sample sd"),
+    ("heat", "the value of each row and column as a shade, where columns are no numbers"),
     ("clients", "the accuracy of every client"),
     ("cost", "accuracy against floats sent and against gradient evaluations, with the front"),
     ("critical", "critical-difference diagram of the mean ranks"),
@@ -61,6 +62,9 @@ pub(super) fn figures(table: &Table, layout: &Layout, plan: &Plan, found: &[Foun
     }
     if wants("sweep") {
         all.extend((0..table.heading.quantities.len()).filter_map(|quantity| sweep(table, quantity)));
+    }
+    if wants("heat") {
+        all.extend((0..table.heading.quantities.len()).filter_map(|quantity| heat(table, quantity)));
     }
     if wants("critical") {
         all.extend(critical(table));
@@ -174,6 +178,29 @@ fn sweep(table: &Table, quantity: usize) -> Option<Figure> {
     );
     let what = if heading.quantities.len() > 1 { shown.label.as_str() } else { "" };
     Some(Figure { name: name("sweep", table, what), caption, svg: plots::curves(&plot) })
+}
+
+fn heat(table: &Table, quantity: usize) -> Option<Figure> {
+    let heading = &table.heading;
+    let columns: Vec<usize> = (0..table.columns.len()).filter(|column| table.columns[*column].quantity == quantity).collect();
+    let numeric = |column: &usize| table.columns[*column].label.split(' ').next().is_some_and(|word| word.parse::<f64>().is_ok());
+    // Numbers are better drawn as an axis.
+    if columns.len() < 2 || table.rows.len() < 2 || heading.column_axis.is_empty() || columns.iter().all(numeric) {
+        return None;
+    }
+    let shown = &heading.quantities[quantity];
+    let value = |row: usize| columns.iter().map(|column| table.center(row, *column)).collect();
+    let plot = Heat {
+        title: format!("{}: {}", table.title(), metric(&shown.label).replace('_', " ")),
+        x: heading.column_axis.clone(),
+        y: String::new(),
+        percent: shown.measure == Measure::Fraction,
+        columns: columns.iter().map(|column| table.columns[*column].label.clone()).collect(),
+        rows: table.rows.iter().enumerate().map(|(row, name)| (name.clone(), value(row))).collect(),
+    };
+    let caption = format!("{}{}.", shown.label, if table.depth() > 1 { ", mean over seeds" } else { "" });
+    let what = if heading.quantities.len() > 1 { shown.label.as_str() } else { "" };
+    Some(Figure { name: name("heat", table, what), caption, svg: plots::heat(&plot) })
 }
 
 fn clients(table: &Table, column: usize, told: &HashMap<(String, String), Vec<Told>>) -> Option<Figure> {

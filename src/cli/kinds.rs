@@ -14,7 +14,9 @@ use serde_json::json;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   pflpipe kinds train
-  pflpipe kinds partition.dirichlet")]
+  pflpipe kinds partition.dirichlet
+  pflpipe kinds train.defence
+  pflpipe kinds train.defence.krum")]
 pub(super) struct Args {
     /// The kind, also with one of its variants
     #[arg(value_name = "KIND")]
@@ -36,6 +38,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     };
     let (word, variant) = name.split_once('.').map_or((name.as_str(), None), |(kind, variant)| (kind, Some(variant)));
     let kind = catalog.kind(word).ok_or_else(|| unknown(word, "kind of stages", catalog.kinds().iter().map(|kind| kind.name).collect()))?;
+    if let Some(path) = variant
+        && let (field, inner) = path.split_once('.').map_or((path, None), |(field, inner)| (field, Some(inner)))
+        && let Some(nested) = nested(&kind.shape).find(|nested| nested.name == field && nested.shape.tag.is_some())
+    {
+        return choices(kind.name, &nested, inner, context);
+    }
     let chosen = chosen(kind, variant)?;
     let mut text = format!("{}: {}\n\n", kind.name, kind.doc);
     text.push_str(&section("Parameters", &kind.shape.fields));
@@ -57,6 +65,29 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     });
     let quiet = kind.shape.fields.iter().map(|field| format!("{}\n", field.name)).collect();
     context.show(&Text { text: text.trim_end().to_owned() + "\n", json, quiet })?;
+    Ok(0)
+}
+
+/// The variants of a parameter that is a map: all of them, or the parameters of one.
+fn choices(kind: &str, nested: &Nested<'_>, wanted: Option<&str>, context: &mut Context<'_>) -> Reply {
+    let variants: Vec<&Variant> = nested.shape.tag.iter().flat_map(|tag| &tag.variants).collect();
+    let json = |v: &Variant| json!({"name": v.name, "doc": v.doc, "fields": v.fields.iter().map(field_json).collect::<Vec<_>>()});
+    let Some(wanted) = wanted else {
+        context.show(&Listing {
+            header: vec![nested.name, "what"],
+            rows: variants.iter().map(|v| vec![v.name.to_owned(), v.doc.to_owned()]).collect(),
+            note: format!("pflpipe kinds {kind}.{}.NAME lists the parameters of one", nested.name),
+            json: variants.iter().map(|v| json(v)).collect(),
+            key: 0,
+        })?;
+        return Ok(0);
+    };
+    let Some(variant) = variants.iter().find(|v| v.name == wanted) else {
+        return Err(unknown(wanted, &format!("variant of `{}`", nested.name), variants.iter().map(|v| v.name).collect()).into());
+    };
+    let text = wrapped(&format!("{}: {}", variant.name, variant.doc), "  ") + &section("", &variant.fields);
+    let quiet = variant.fields.iter().map(|field| format!("{}\n", field.name)).collect();
+    context.show(&Text { text: text.trim_end().to_owned() + "\n", json: json(variant), quiet })?;
     Ok(0)
 }
 

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 #[command(after_help = "Kinds:
   curves     learning curves: mean and sample sd over seeds
   sweep      the value of each row over a numeric column axis, with sample sd
+  heat       the value of each row and column as a shade, where columns are no numbers
   clients    the accuracy of every client
   cost       accuracy against floats sent and against gradient evaluations, with the front
   critical   critical-difference diagram of the mean ranks

@@ -58,11 +58,14 @@ impl Selector {
 /// Costs that are plain numbers, neither counts nor fractions.
 const PLAIN: [&str; 3] = ["epsilon", "noise_multiplier", "secure_seconds"];
 
+/// The success of an attack: a fraction that a defence keeps small, and no goal of a training.
+const ATTACK: &str = "attack_success";
+
 /// The unit of a metric.
 #[must_use]
 pub fn measure(metric: &str) -> Measure {
     let name = bare(metric);
-    if name.contains("accuracy") || name.contains("auc") {
+    if name.contains("accuracy") || name.contains("auc") || name == ATTACK {
         Measure::Fraction
     } else if name.contains("loss") || PLAIN.contains(&name) {
         Measure::Loss
@@ -74,7 +77,8 @@ pub fn measure(metric: &str) -> Measure {
 /// Which value of a metric is the best: the largest accuracy or AUC, the smallest of everything else.
 #[must_use]
 pub fn best(metric: &str) -> Best {
-    if measure(metric) == Measure::Fraction && !bare(metric).ends_with("_sd") { Best::Max } else { Best::Min }
+    let spread = bare(metric).ends_with("_sd") || bare(metric) == ATTACK;
+    if measure(metric) == Measure::Fraction && !spread { Best::Max } else { Best::Min }
 }
 
 /// What a simulation gives for a metric and a selector, labeled by its place on the `over` axes.
@@ -121,7 +125,8 @@ fn figure(history: &History, name: &str, round: Option<u64>) -> Option<f64> {
 
 /// Whether a metric is something to reach, rather than a spread or a cost.
 fn is_goal(metric: &str) -> bool {
-    measure(metric) != Measure::Count && !PLAIN.contains(&bare(metric)) && !bare(metric).ends_with("_sd")
+    let name = bare(metric);
+    measure(metric) != Measure::Count && !PLAIN.contains(&name) && !name.ends_with("_sd") && name != ATTACK
 }
 
 /// The best value with its round, the first of equals.
@@ -207,6 +212,7 @@ mod tests {
     #[test]
     fn units_and_directions() {
         assert_eq!((measure("personal:test_accuracy"), best("personal:test_accuracy")), (Measure::Fraction, Best::Max));
+        assert_eq!((measure("attack_success"), best("attack_success")), (Measure::Fraction, Best::Min));
         assert_eq!((measure("test_accuracy_sd"), best("test_accuracy_sd")), (Measure::Fraction, Best::Min));
         assert_eq!((measure("train_loss"), best("train_loss")), (Measure::Loss, Best::Min));
         assert_eq!((measure("floats_up"), best("floats_up")), (Measure::Count, Best::Min));

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::cell::Cell;
 
 /// The digests of everything that a run leaves behind.
-fn bytes(run: &Simulated) -> Vec<(String, Digest)> {
+pub fn bytes(run: &Simulated) -> Vec<(String, Digest)> {
     let history = serde_json::to_vec(&run.history).expect("a history has a JSON form");
     let global: Vec<u8> = run.global.params.iter().flat_map(|v| v.to_le_bytes()).collect();
     let mut all = vec![("history".to_owned(), Digest::of(&history)), ("global".to_owned(), Digest::of(&global))];
@@ -16,7 +16,7 @@ fn bytes(run: &Simulated) -> Vec<(String, Digest)> {
     all
 }
 
-fn run(case: &Case) -> Vec<(String, Digest)> {
+pub fn run(case: &Case) -> Vec<(String, Digest)> {
     bytes(&case.run().unwrap_or_else(|fault| panic!("{}: {fault}", case.name())))
 }
 
@@ -39,11 +39,11 @@ fn threads_do_not_change_a_result() {
 }
 
 /// Stops after a number of rounds, or continues from a snapshot.
-struct Stop {
+pub struct Stop {
     after: Option<u64>,
     done: Cell<u64>,
     from: Option<Snapshot>,
-    saved: Option<Snapshot>,
+    pub saved: Option<Snapshot>,
 }
 
 impl Monitor for Stop {
@@ -63,7 +63,7 @@ impl Monitor for Stop {
     }
 }
 
-fn stop(after: Option<u64>, from: Option<Snapshot>) -> Stop {
+pub fn stop(after: Option<u64>, from: Option<Snapshot>) -> Stop {
     Stop { after, done: Cell::new(from.as_ref().map_or(0, |s| s.round)), from, saved: None }
 }
 

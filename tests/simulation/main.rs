@@ -1,12 +1,14 @@
 //! Every algorithm under every option: the same result whatever the threads, interruptions and evaluations, and a defined one in
 //! every corner.
 
+mod attacked;
 mod by_hand;
 mod by_hand_features;
 mod corners;
 mod determinism;
 mod golden;
 mod hand;
+mod interventions;
 mod reductions;
 mod reductions_features;
 mod reductions_models;

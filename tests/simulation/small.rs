@@ -9,7 +9,8 @@ use pflpipe::data::{self, Dataset};
 use pflpipe::engine::{Layer, Model, Network, Shape};
 use pflpipe::fl::round::{Monitor, Quiet, Simulated};
 use pflpipe::fl::{Seeded, Settings, Simulation, World};
-use pflpipe::spec::catalog::{Default, Field};
+use pflpipe::spec::catalog::{Default, Field, Variant};
+use pflpipe::{defences, threats};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +25,9 @@ pub struct Case {
     pub clients: Vec<Client>,
     pub norm: bool,
     pub threads: usize,
+    /// The threat and the defence with all their parameters.
+    pub threat: Map<String, Value>,
+    pub defence: Map<String, Value>,
 }
 
 /// Every algorithm of the registry with its default hyper-parameters, in both variants where there are two.
@@ -52,7 +56,16 @@ pub fn case(name: &str, changed: Value) -> Case {
     let mut params = defaults(fields);
     params.insert("name".to_owned(), json!(name));
     params.extend(changed.as_object().expect("a map").clone());
-    Case { algorithm: Value::Object(params), settings: json!({}), clients: shards(&[PER_CLIENT; CLIENTS]), norm: false, threads: 1 }
+    let none = Map::from_iter([("kind".to_owned(), json!("none"))]);
+    Case {
+        algorithm: Value::Object(params),
+        settings: json!({}),
+        clients: shards(&[PER_CLIENT; CLIENTS]),
+        norm: false,
+        threads: 1,
+        threat: none.clone(),
+        defence: none,
+    }
 }
 
 impl Case {
@@ -66,6 +79,16 @@ impl Case {
     /// With other settings.
     pub fn with(mut self, settings: Value) -> Self {
         self.settings.as_object_mut().expect("a map").extend(settings.as_object().expect("a map").clone());
+        self
+    }
+    /// Under a threat with some parameters changed.
+    pub fn under(mut self, kind: &str, changed: Value) -> Self {
+        self.threat = chosen(&threats::variants(), kind, &changed);
+        self
+    }
+    /// Behind a defence with some parameters changed.
+    pub fn behind(mut self, kind: &str, changed: Value) -> Self {
+        self.defence = chosen(&defences::variants(), kind, &changed);
         self
     }
     pub fn threads(mut self, threads: usize) -> Self {
@@ -85,16 +108,21 @@ impl Case {
         registry().build(self.algorithm.as_object().expect("a map")).expect("default hyper-parameters fit")
     }
     pub fn world(&self) -> World {
+        self.try_world().expect("a valid world")
+    }
+    pub fn try_world(&self) -> Outcome<World> {
         let settings: Settings = serde_json::from_value(settings(&self.settings)).expect("the settings fit");
         let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
         let model = Model::init(Arc::new(network(self.norm)), &mut stream(3, Purpose::Initialisation, 0, 0, 0));
-        World::new(model, digits(), self.clients.clone(), settings, streams, Budget::new(self.threads)).expect("a valid world")
+        let world = World::new(model, digits(), self.clients.clone(), settings, streams, Budget::new(self.threads))?;
+        let acting = [threats::build(&self.threat, &world)?, defences::build(&self.defence)?];
+        Ok(acting.into_iter().flatten().fold(world, World::with))
     }
     pub fn run(&self) -> Outcome<Simulated> {
         self.run_with(&mut Quiet)
     }
     pub fn run_with(&self, monitor: &mut dyn Monitor) -> Outcome<Simulated> {
-        let world = self.world();
+        let world = self.try_world()?;
         // A stage holds one permit while it runs.
         let _permit = world.budget.acquire();
         self.build().simulate(&world, monitor)
@@ -145,6 +173,14 @@ fn defaults(fields: &[Field]) -> Map<String, Value> {
         .iter()
         .filter_map(|f| if let Default::Is(value) = &f.default { Some((f.name.to_owned(), value.clone())) } else { None })
         .collect()
+}
+
+fn chosen(variants: &[Variant], kind: &str, changed: &Value) -> Map<String, Value> {
+    let variant = variants.iter().find(|variant| variant.name == kind).expect("a known kind");
+    let mut params = defaults(&variant.fields);
+    params.insert("kind".to_owned(), json!(kind));
+    params.extend(changed.as_object().expect("a map").clone());
+    params
 }
 
 fn settings(changed: &Value) -> Value {
