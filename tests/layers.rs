@@ -25,7 +25,10 @@ const BELOW: [(&str, &[&str]); 19] = [
     ("report", &["plots", "table", "results", "base"]),
     ("stage", &["threats", "defences", "algorithms", "fl", "models", "data", "engine", "store", "base"]),
     ("exec", &["stage::task", "store", "base"]),
-    ("catalog", &["results", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "base", "spec::catalog"]),
+    (
+        "catalog",
+        &["results", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "base", "spec::Params", "spec::catalog"],
+    ),
     (
         "cli",
         &[

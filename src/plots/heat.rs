@@ -32,12 +32,8 @@ pub fn heat(plot: &Heat) -> Svg {
     let widest = plot.columns.iter().map(|name| width_of(name, 11.0)).fold(0.0, f64::max);
     let (step, row) = ((widest + 12.0).clamp(64.0, 150.0), 30.0);
     let left = margin(plot.rows.iter().map(|(name, _)| name.as_str()), 12.0);
-    let area = Area {
-        left,
-        top: 44.0,
-        right: left + step * plot.columns.len().max(1) as f64,
-        bottom: 44.0 + row * plot.rows.len().max(1) as f64,
-    };
+    let area =
+        Area { left, top: 44.0, right: left + step * plot.columns.len().max(1) as f64, bottom: 44.0 + row * plot.rows.len().max(1) as f64 };
     let (width, height) = ((area.right + 20.0).max(420.0), area.bottom + 52.0);
     let mut svg = Svg::new(width, height, &plot.title);
     names(&mut svg, area, &plot.title, &plot.x, "");
