@@ -29,7 +29,21 @@ const BELOW: [(&str, &[&str]); 21] = [
     ("exec", &["stage::task", "store", "base"]),
     (
         "catalog",
-        &["results", "privacy", "secure", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "base", "spec::catalog"],
+        &[
+            "results",
+            "privacy",
+            "secure",
+            "threats",
+            "defences",
+            "algorithms",
+            "fl",
+            "models",
+            "data",
+            "engine",
+            "base",
+            "spec::Params",
+            "spec::catalog",
+        ],
     ),
     (
         "cli",

@@ -85,3 +85,31 @@ fn combine(field: Field, factors: &[u64], pieces: &[Vec<u64>]) -> Vec<u64> {
     }
     sum
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::random::{Purpose, stream};
+
+    fn run(prime: u64, survives: &[bool], numbers: (usize, usize)) -> Outcome<Vec<u64>> {
+        let field = Field::new(prime).expect("a prime");
+        let vectors: Vec<Vec<u64>> = (0..survives.len() as u64).map(|u| (0..7).map(|i| field.of((u * 10 + i) as i64)).collect()).collect();
+        let mut rng = stream(5, Purpose::Secure, 0, 0, 0);
+        sum(field, &vectors, survives, numbers, &mut rng, &mut Cost::new(1.0, 0.0))
+    }
+
+    #[test]
+    fn the_sum_is_that_of_the_survivors() {
+        // Clients 0, 2 and 3 of 4: 50 + 3 i, modulo a small prime too.
+        for prime in [101, Field::LARGEST] {
+            let sum = run(prime, &[true, false, true, true], (1, 3)).expect("enough are left");
+            assert_eq!(sum, (0..7).map(|i| 50 + 3 * i).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn too_few_clients_or_points_are_refused() {
+        assert!(run(101, &[true, false, false, true], (1, 3)).expect_err("two are left").what.contains("only 2 of 4"));
+        assert!(run(7, &[true; 4], (1, 3)).expect_err("7 points").what.contains("too few elements"));
+    }
+}

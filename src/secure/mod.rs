@@ -97,13 +97,51 @@ pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<d
     }
     let params: Params = serde_json::from_value(Value::Object(params.clone()))
         .map_err(|e| Fault::stage(format!("the parameters of `secure` do not fit: {e}")))?;
-    let field = Field::new(params.prime).ok_or_else(|| {
-        Fault::stage(format!("`prime` of `secure` is {}, which is not a prime", params.prime))
-            .help("try 32749, 2147483647 or 2305843009213693951")
-    })?;
+    let field = field_of(params.prime)?;
     let secure = Secure { grid: Grid { field, bits: params.bits }, seed: world.settings.sampling_seed, params };
     secure.rules(world.uploads())?;
     Ok(Some(Box::new(secure)))
+}
+
+/// Refuses what can be known to be wrong before anything runs: parameters that do not go together, and algorithms that send more than
+/// is summed.
+///
+/// # Errors
+/// A stage fault that names the rule which does not hold.
+pub fn check(params: &Map<String, Value>, sends: Sends) -> Outcome<()> {
+    let kind = params.get("kind").and_then(Value::as_str).unwrap_or(NONE);
+    if kind == NONE {
+        return Ok(());
+    }
+    let whole = |name: &str| params.get(name).and_then(Value::as_u64);
+    whole("prime").map_or(Ok(()), |prime| field_of(prime).map(drop))?;
+    if let (Some(private), Some(needed)) = (whole("privacy"), whole("recovery")) {
+        pieces(private, needed)?;
+    }
+    only_averaged(kind, sends)
+}
+
+fn field_of(prime: u64) -> Outcome<Field> {
+    Field::new(prime).ok_or_else(|| {
+        Fault::stage(format!("`prime` of `secure` is {prime}, which is not a prime")).help("try 32749, 2147483647 or 2305843009213693951")
+    })
+}
+
+fn pieces(private: u64, needed: u64) -> Outcome<()> {
+    if private < needed {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("`privacy` {private} of `secure` must be below `recovery` {needed}"))
+        .help("the pieces of a mask are `recovery` - `privacy`"))
+}
+
+fn only_averaged(name: &str, sends: Sends) -> Outcome<()> {
+    let sentence = match sends {
+        Sends::Averaged => return Ok(()),
+        Sends::AveragedAnd(also) => format!("it sums the averaged parameters, but not {also}"),
+        Sends::Models(reason) | Sends::Other(reason) => format!("the algorithm {reason}"),
+    };
+    Err(Fault::stage(format!("`{name}` does not apply: {sentence}")).help("use an algorithm whose clients send averaged parameters only"))
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -157,10 +195,7 @@ impl Secure {
             Kind::LightSecAgg => {
                 let private = self.params.privacy.unwrap_or(uploads / 2);
                 let needed = self.params.recovery.unwrap_or_else(|| (uploads * 7 / 10).max(private + 1));
-                if private >= needed {
-                    return Err(Fault::stage(format!("`privacy` {private} of `secure` must be below `recovery` {needed}"))
-                        .help("the pieces of a mask are `recovery` - `privacy`"));
-                }
+                pieces(private as u64, needed as u64)?;
                 Ok(Rule::Coded { private, needed: most("recovery", needed)? })
             }
         }
@@ -181,14 +216,13 @@ impl Intervention for Secure {
         Needs::Mean
     }
     fn fits(&self, world: &World, sends: Sends) -> Outcome<()> {
-        let also = match sends {
-            Sends::AveragedAnd(also) => also,
-            _ if !world.initial.buffers.values.is_empty() => "the running statistics of the model's normalisation layers",
-            _ => "",
-        };
-        if !also.is_empty() {
-            return Err(Fault::stage(format!("`{}` does not apply: it sums the averaged parameters, but not {also}", self.name()))
-                .help("use an algorithm and a model of which only averaged parameters are sent"));
+        only_averaged(self.name(), sends)?;
+        if !world.initial.buffers.values.is_empty() {
+            return Err(Fault::stage(format!(
+                "`{}` does not apply: it does not sum the running statistics of the model's normalisation layers",
+                self.name()
+            ))
+            .help("use a model without batch normalisation"));
         }
         match world.interventions.iter().find(|other| other.place() == Place::Defence) {
             Some(other) => Err(Fault::stage(format!(

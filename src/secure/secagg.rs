@@ -96,3 +96,23 @@ fn add_mask(field: Field, seed: u64, to: &mut [u64]) {
     let mut prg = expand(seed);
     to.iter_mut().for_each(|value| *value = field.add(*value, field.random(&mut prg)));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_that_of_the_survivors_whatever_is_lost() {
+        for prime in [101, Field::LARGEST] {
+            let field = Field::new(prime).expect("a prime");
+            let vectors: Vec<Vec<u64>> = (0..4).map(|u| (0..7).map(|i| field.of(u * 10 + i)).collect()).collect();
+            let run = |survives: &[bool], threshold| {
+                let mut rng = stream(5, Purpose::Secure, 0, 0, 0);
+                sum(field, &vectors, survives, threshold, &mut rng, &mut Cost::new(1.0, 0.0))
+            };
+            assert_eq!(run(&[true, false, true, true], 3).expect("enough are left"), (0..7).map(|i| 50 + 3 * i).collect::<Vec<_>>());
+            assert_eq!(run(&[false, false, true, true], 2).expect("enough are left"), (0..7).map(|i| 50 + 2 * i).collect::<Vec<_>>());
+            assert!(run(&[false, false, true, true], 3).expect_err("two are left").what.contains("`threshold` 3 of them"));
+        }
+    }
+}
