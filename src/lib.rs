@@ -3,7 +3,7 @@
 //! Data flows one way, and a module imports only from those after it:
 //!
 //! ```text
-//! cli -> report -> exec -> stage -> plots -> table -> results -> attacks, threats, defences -> algorithms -> fl -> models -> data -> engine -> store -> base
+//! cli -> report -> exec -> stage -> plots -> table -> results -> attacks, privacy, secure, threats, defences -> algorithms -> fl -> models -> data -> engine -> store -> base
 //!        spec -> plan (these two import nothing but base)
 //! ```
 //!
@@ -25,6 +25,7 @@ pub mod plots;
 pub mod privacy;
 pub mod report;
 pub mod results;
+pub mod secure;
 pub mod spec;
 pub mod stage;
 pub mod store;

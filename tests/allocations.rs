@@ -9,7 +9,8 @@ use pflpipe::data::partition::Client;
 use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Shape, loss, update};
 use pflpipe::fl::round::Quiet;
 use pflpipe::fl::{Seeded, World};
-use serde_json::{Map, json};
+use pflpipe::privacy;
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 fn network(norm: bool, convolve: bool) -> Arc<Network> {
@@ -66,15 +67,20 @@ fn a_step_allocates_nothing_after_the_first() {
 }
 
 /// Allocations of a whole simulation of one client with 96 samples, whose round has 96 / `batch_size` steps.
-fn allocations(algorithm: &str, batch_size: usize) -> u64 {
+fn allocations(algorithm: &str, batch_size: usize, privacy: &Value) -> u64 {
     let digits = Arc::new(data::load("optdigits", &Map::new(), &[]).expect("part of the program"));
     let settings =
         json!({"rounds": 2, "local_epochs": 1, "batch_size": batch_size, "learning_rate": 0.01, "batch_seed": 1, "sampling_seed": 2});
     let settings = serde_json::from_value(settings).expect("the settings fit");
-    let model = Model::init(network(true, true), &mut stream(3, Purpose::Initialisation, 0, 0, 0));
+    let plain = privacy["kind"] == "none";
+    // Running statistics would not be protected.
+    let model = Model::init(network(plain, true), &mut stream(3, Purpose::Initialisation, 0, 0, 0));
     let clients = vec![Client { train: (0..96).collect(), test: (96..128).collect() }];
     let streams = Box::new(Seeded { sampling: 2, batches: 1 });
-    let world = World::new(model, digits, clients, settings, streams, Budget::new(1)).expect("a valid world");
+    let mut world = World::new(model, digits, clients, settings, streams, Budget::new(1)).expect("a valid world");
+    if let Some(noise) = privacy::build(privacy.as_object().expect("a map"), &world).expect("it fits") {
+        world = world.with(noise);
+    }
     let _permit = world.budget.acquire();
     let registry = algorithms::all();
     let mut params = json!({"name": algorithm, "mu": 0.1}).as_object().expect("a map").clone();
@@ -92,8 +98,17 @@ fn allocations(algorithm: &str, batch_size: usize) -> u64 {
 fn eight_times_as_many_steps_allocate_no_more() {
     // Without and with a correction in the update.
     for algorithm in ["fedprox", "ditto"] {
-        let (few, many) = (allocations(algorithm, 16), allocations(algorithm, 2));
+        let none = json!({"kind": "none"});
+        let (few, many) = (allocations(algorithm, 16, &none), allocations(algorithm, 2, &none));
         // Buffers grow in steps, so that smaller batches may need one or two more of them; 84 further steps do not show.
         assert!(many <= few + 8, "{algorithm}: {few} allocations with 12 steps a round, {many} with 96");
     }
+}
+
+#[test]
+fn gradients_of_single_samples_allocate_no_more_either() {
+    let noise = json!({"kind": "dp-sgd", "clip": 1.0, "noise_multiplier": 1.0, "delta": 1e-3, "accounting": "poisson"});
+    let (few, many) = (allocations("fedprox", 16, &noise), allocations("fedprox", 2, &noise));
+    // The epsilon of each sampling rate is computed from curves, whose vectors do not depend on the number of steps.
+    assert!(many <= few + 8, "{few} allocations with 12 steps a round, {many} with 96");
 }

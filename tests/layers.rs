@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// For each module what it may import, besides itself. `spec::catalog` is plain data by which the lower layers describe their
 /// parameters, and `stage::task` the contract between executors and stages.
-const BELOW: [(&str, &[&str]); 20] = [
+const BELOW: [(&str, &[&str]); 22] = [
     ("base", &[]),
     ("store", &["base"]),
     ("spec", &["base"]),
@@ -20,13 +20,33 @@ const BELOW: [(&str, &[&str]); 20] = [
     ("attacks", &["fl", "data", "engine", "base", "spec::catalog"]),
     ("threats", &["fl", "data", "engine", "base", "spec::catalog"]),
     ("defences", &["fl", "base", "spec::catalog"]),
+    ("privacy", &["fl", "engine", "base", "spec::catalog"]),
+    ("secure", &["fl", "base", "spec::catalog"]),
     ("results", &["base"]),
     ("table", &["results", "attacks", "fl", "base"]),
     ("plots", &["results", "base"]),
     ("report", &["plots", "table", "results", "base"]),
-    ("stage", &["attacks", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "store", "base"]),
+    ("stage", &["attacks", "privacy", "secure", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "store", "base"]),
     ("exec", &["stage::task", "store", "base"]),
-    ("catalog", &["results", "attacks", "threats", "defences", "algorithms", "fl", "models", "data", "engine", "base", "spec::catalog"]),
+    (
+        "catalog",
+        &[
+            "results",
+            "attacks",
+            "privacy",
+            "secure",
+            "threats",
+            "defences",
+            "algorithms",
+            "fl",
+            "models",
+            "data",
+            "engine",
+            "base",
+            "spec::Params",
+            "spec::catalog",
+        ],
+    ),
     (
         "cli",
         &[
@@ -38,6 +58,8 @@ const BELOW: [(&str, &[&str]); 20] = [
             "table",
             "results",
             "attacks",
+            "privacy",
+            "secure",
             "threats",
             "defences",
             "algorithms",

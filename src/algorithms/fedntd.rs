@@ -82,6 +82,10 @@ impl Algorithm for FedNtd {
         Ok(())
     }
 
+    fn equal_weights(&self) -> bool {
+        true
+    }
+
     fn aggregate(&self, _: &mut Trainer<'_>, server: &mut Server<()>, uploads: &[Uploaded<()>], round: &Aggregation<'_>) -> Outcome<()> {
         let count = match self.divisor {
             Divisor::Static => round.nominal,

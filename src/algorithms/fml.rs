@@ -141,6 +141,10 @@ impl Algorithm for Fml {
         Ok(())
     }
 
+    fn equal_weights(&self) -> bool {
+        true
+    }
+
     fn aggregate(&self, _: &mut Trainer<'_>, server: &mut Server<()>, uploads: &[Uploaded<()>], _: &Aggregation<'_>) -> Outcome<()> {
         weighted_mean(&mut server.global, uploads, |_| 1.0 / uploads.len() as f64, |_| true);
         Ok(())

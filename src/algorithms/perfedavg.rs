@@ -121,6 +121,10 @@ impl Algorithm for PerFedAvg {
         Ok(())
     }
 
+    fn equal_weights(&self) -> bool {
+        self.variant.choose(self.weights, Weights::Samples, Weights::Uniform) == Weights::Uniform
+    }
+
     fn aggregate(&self, _: &mut Trainer<'_>, server: &mut Server<()>, uploads: &[Uploaded<()>], _: &Aggregation<'_>) -> Outcome<()> {
         let uniform = 1.0 / uploads.len() as f64;
         let weight = |upload: &Uploaded<()>| match self.variant.choose(self.weights, Weights::Samples, Weights::Uniform) {

@@ -140,6 +140,10 @@ impl Algorithm for PFedMe {
         Ok(())
     }
 
+    fn equal_weights(&self) -> bool {
+        self.variant.choose(self.weights, Weights::Samples, Weights::Uniform) == Weights::Uniform
+    }
+
     fn aggregate(&self, _: &mut Trainer<'_>, server: &mut Server<()>, uploads: &[Uploaded<()>], _: &Aggregation<'_>) -> Outcome<()> {
         let old = server.global.params.clone();
         let uniform = 1.0 / uploads.len() as f64;

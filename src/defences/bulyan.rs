@@ -55,7 +55,7 @@ impl Bulyan {
 /// The mean of the `count` of the sorted values that are closest to their median; of two equally close ones the smaller.
 fn around_the_median(sorted: &[f32], count: usize) -> f32 {
     let n = sorted.len();
-    let median = if n % 2 == 0 { f32::midpoint(sorted[n / 2 - 1], sorted[n / 2]) } else { sorted[n / 2] };
+    let median = if n.is_multiple_of(2) { f32::midpoint(sorted[n / 2 - 1], sorted[n / 2]) } else { sorted[n / 2] };
     let mut order: Vec<f32> = sorted.to_vec();
     order.sort_by(|a, b| (a - median).abs().total_cmp(&(b - median).abs()));
     (order[..count].iter().map(|v| f64::from(*v)).sum::<f64>() / count as f64) as f32

@@ -72,7 +72,7 @@ mod tests {
     fn the_model_is_shortened_and_noisy_until_the_last_round() {
         let crfl = Crfl { threshold: 2.0, growth: 0.5, stddev: 0.1, seed: 0 };
         let after = |round| {
-            let exchange = Exchange { round, rounds: 3, clients: 1, nominal: 1, reference: &[0.0, 0.0], entries: &[] };
+            let exchange = Exchange { round, rounds: 3, clients: 1, nominal: 1, equal: false, reference: &[0.0, 0.0], entries: &[] };
             let mut global = vec![30.0, 40.0];
             crfl.aggregated(&exchange, &mut global, &mut Memory::default()).expect("shortened");
             global

@@ -21,7 +21,7 @@ mod vectors;
 mod weak_dp;
 
 use crate::base::{Fault, Outcome};
-use crate::fl::Intervention;
+use crate::fl::{Intervention, Needs};
 use crate::spec::catalog::Variant;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -75,6 +75,12 @@ pub fn build(params: &Map<String, Value>) -> Outcome<Option<Box<dyn Intervention
         three_sigma::NAME => parse::<three_sigma::ThreeSigma>(kind, params)?,
         _ => return Err(Fault::stage(format!("there is no defence `{kind}`"))),
     }))
+}
+
+/// What the defence that `params` describe needs of an algorithm.
+#[must_use]
+pub fn needs(params: &Map<String, Value>) -> Needs {
+    if params.get("kind").and_then(Value::as_str).unwrap_or(NONE) == NONE { Needs::Nothing } else { Needs::Mean }
 }
 
 fn parse<T: DeserializeOwned + Intervention + 'static>(kind: &str, params: Map<String, Value>) -> Outcome<Box<dyn Intervention>> {

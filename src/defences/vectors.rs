@@ -17,13 +17,14 @@ pub(super) fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// The squared distances of all pairs.
+/// The squared distances of all pairs; what is not a number is infinitely far.
 pub(super) fn distances(vectors: &[&[f32]]) -> Vec<Vec<f64>> {
     let n = vectors.len();
     let mut all = vec![vec![0.0; n]; n];
     for i in 0..n {
         for j in 0..i {
             let d = squared_distance(vectors[i], vectors[j]);
+            let d = if d.is_nan() { f64::INFINITY } else { d };
             (all[i][j], all[j][i]) = (d, d);
         }
     }
@@ -37,6 +38,10 @@ pub(super) fn mean(vectors: &[&[f32]], weights: &[f64]) -> Vec<f32> {
     if total > 0.0 {
         for (vector, weight) in vectors.iter().zip(weights) {
             let share = weight / total;
+            // What has no weight must not spoil the mean, whatever it is.
+            if share == 0.0 {
+                continue;
+            }
             sum.iter_mut().zip(vector.iter()).for_each(|(sum, v)| *sum += share * f64::from(*v));
         }
     }
@@ -97,7 +102,8 @@ pub(super) mod tests {
     ) -> Outcome<Defended> {
         let total: usize = uploads.iter().map(|(_, samples)| samples).sum();
         let entries = [("fc.weight".to_owned(), 0..reference.len() - 1), ("fc.bias".to_owned(), reference.len() - 1..reference.len())];
-        let exchange = Exchange { round, rounds: 9, clients: uploads.len(), nominal: uploads.len(), reference, entries: &entries };
+        let exchange =
+            Exchange { round, rounds: 9, clients: uploads.len(), nominal: uploads.len(), equal: false, reference, entries: &entries };
         let mut sent: Vec<Sent> = uploads
             .iter()
             .enumerate()
@@ -126,6 +132,8 @@ pub(super) mod tests {
         assert_eq!(distances(&[&[0.0, 0.0], &[3.0, 4.0]]), [[0.0, 25.0], [25.0, 0.0]]);
         assert_eq!(mean(&[&[1.0], &[4.0]], &[2.0, 1.0]), [2.0]);
         assert_eq!(mean(&[&[1.0], &[4.0]], &[0.0, 0.0]), [0.0]);
+        assert_eq!(distances(&[&[f32::NAN], &[0.0]])[0][1], f64::INFINITY);
+        assert_eq!(mean(&[&[1.0], &[f32::NAN]], &[2.0, 0.0]), [1.0]);
         assert_eq!(by_coordinate(&[&[3.0, 1.0], &[1.0, 5.0], &[2.0, 0.0]], |v| v[1]), [2.0, 1.0]);
     }
 }

@@ -132,6 +132,10 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     fn sends(&self) -> Sends {
         Sends::Averaged
     }
+    /// Whether the server's mean gives every upload the same weight, and not that of its samples.
+    fn equal_weights(&self) -> bool {
+        false
+    }
     /// Which clients receive.
     fn receives(&self) -> Who {
         Who::All

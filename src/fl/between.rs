@@ -13,6 +13,7 @@ use std::ops::Range;
 pub(super) struct Averaged {
     /// Whether these are all parameters.
     whole: bool,
+    equal: bool,
     ranges: Vec<Range<usize>>,
     entries: Vec<(String, Range<usize>)>,
 }
@@ -27,7 +28,7 @@ impl Averaged {
             ranges.push(entry.range.clone());
             at = end;
         }
-        Self { whole: at == layout.len, ranges, entries }
+        Self { whole: at == layout.len, equal: algorithm.equal_weights(), ranges, entries }
     }
     fn gather(&self, model: &Model) -> Params<f32> {
         if self.whole {
@@ -46,7 +47,7 @@ impl Averaged {
     }
     fn exchange<'a>(&'a self, round: &Aggregation<'_>, reference: &'a [f32]) -> Exchange<'a> {
         let Aggregation { round, rounds, clients, nominal, .. } = *round;
-        Exchange { round, rounds, clients, nominal, reference, entries: &self.entries }
+        Exchange { round, rounds, clients, nominal, equal: self.equal, reference, entries: &self.entries }
     }
 }
 

@@ -78,6 +78,8 @@ pub struct Exchange<'a> {
     pub clients: usize,
     /// The nominal size of a cohort.
     pub nominal: usize,
+    /// Whether the algorithm's mean gives every upload the same weight, and not that of its samples.
+    pub equal: bool,
     /// The server's averaged parameters before this aggregation, in the layout of [`Sent::params`].
     pub reference: &'a [f32],
     /// The name of each averaged layer, and where it stands in those vectors.
@@ -140,7 +142,7 @@ pub trait Intervention: Send + Sync {
     fn trained(&self, world: &World, round: u64, cohort: &[usize], memory: &mut Memory) -> Outcome<()> {
         Ok(())
     }
-    /// Acts on what arrived: may change parameters and remove uploads, which then count as never sent. A vector that is returned
+    /// Acts on what arrived: may change parameters and remove uploads, which then count as never sent; their order stays. A vector that is returned
     /// takes the place of the parameters of every upload, so that it is the aggregate whatever weights the algorithm uses.
     ///
     /// # Errors
@@ -175,20 +177,25 @@ pub trait Intervention: Send + Sync {
     }
 }
 
+/// Why something with these needs cannot act on what the algorithm `name` sends: what is wrong, and what to do.
+#[must_use]
+pub fn refusal(intervention: &str, needs: Needs, name: &str, sends: Sends) -> Option<(String, String)> {
+    let reason = match (needs, sends) {
+        (Needs::Mean, Sends::Models(reason)) | (Needs::Mean | Needs::Parameters, Sends::Other(reason)) => reason,
+        _ => return None,
+    };
+    let help = "leave it out for this algorithm (`exclude` does so in a sweep); threats that only change the samples of clients apply to \
+                every algorithm";
+    Some((format!("`{intervention}` does not apply: `{name}` {reason}"), help.to_owned()))
+}
+
 /// Refuses interventions that cannot act on what the algorithm `name` sends.
 pub(super) fn check(world: &World, name: &str, sends: Sends) -> Outcome<()> {
     for intervention in &world.interventions {
-        let reason = match (intervention.needs(), sends) {
-            (Needs::Mean, Sends::Models(reason)) | (Needs::Mean | Needs::Parameters, Sends::Other(reason)) => reason,
-            _ => {
-                intervention.fits(world, sends)?;
-                continue;
-            }
-        };
-        return Err(Fault::stage(format!("`{}` does not apply: `{name}` {reason}", intervention.name())).help(
-            "leave it out for this algorithm; threats that change a client's samples (`label-flipping`, `pixel-backdoor`, `edge-case`) \
-             apply to every algorithm",
-        ));
+        if let Some((what, help)) = refusal(intervention.name(), intervention.needs(), name, sends) {
+            return Err(Fault::stage(what).help(help));
+        }
+        intervention.fits(world, sends)?;
     }
     Ok(())
 }

@@ -145,6 +145,6 @@ impl Intervention for DpFedAvg {
     }
     fn figures(&self, world: &World, _: u64, memory: &Memory) -> Vec<(&'static str, f64)> {
         let epsilon = spent(memory, world.clients(), self.noise, self.accounting).epsilon(self.delta);
-        vec![("epsilon", epsilon), ("noise_multiplier", self.noise)]
+        super::figures(epsilon, self.delta, self.noise)
     }
 }

@@ -170,8 +170,7 @@ impl Intervention for DpSgd {
         self.clip.map(|clip| clip as f32)
     }
     fn gradient(&self, at: Moment, _: usize, rows: usize, gradient: &mut [f32]) {
-        let Some(clip) = self.clip else { return };
-        if self.noise > 0.0 {
+        if let Some(clip) = self.clip.filter(|_| self.noise > 0.0) {
             let deviation = self.noise * clip / rows as f64;
             add_gaussian(&mut noise(self.seed, at.client, at.round, at.pass), deviation, gradient);
         }
@@ -209,6 +208,6 @@ impl Intervention for DpSgd {
             releases.into_iter().for_each(|(rate, count)| accountant.add(&self.curve(rate), count));
             accountant.epsilon(self.delta)
         };
-        vec![("epsilon", clients.into_iter().map(spent).fold(0.0, f64::max)), ("noise_multiplier", self.noise)]
+        super::figures(clients.into_iter().map(spent).fold(0.0, f64::max), self.delta, self.noise)
     }
 }

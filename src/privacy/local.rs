@@ -55,15 +55,23 @@ pub(super) struct Local {
     seed: u64,
 }
 
+/// Refuses an epsilon for which the classic formula is not proven.
+pub(super) fn classic_holds(epsilon: f64) -> Outcome<()> {
+    if epsilon <= 1.0 {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("the classic Gaussian mechanism is proven for an epsilon of at most 1, found {epsilon}"))
+        .help("use `calibration: analytic`, which holds for every epsilon"))
+}
+
 impl Local {
     pub(super) fn gaussian(params: &GaussianParams, seed: u64) -> Outcome<Self> {
         let GaussianParams { clip, epsilon, delta, calibration } = *params;
         let noise = match calibration {
-            Calibration::Classic if epsilon > 1.0 => {
-                return Err(Fault::stage(format!("the classic Gaussian mechanism is proven for an epsilon of at most 1, found {epsilon}"))
-                    .help("use `calibration: analytic`, which holds for every epsilon"));
+            Calibration::Classic => {
+                classic_holds(epsilon)?;
+                classic(epsilon, delta)
             }
-            Calibration::Classic => classic(epsilon, delta),
             Calibration::Analytic => analytic(epsilon, delta),
         };
         Ok(Self { law: Law::Gaussian, clip, noise, each: epsilon, delta, curve: gaussian(1.0, noise), seed })
@@ -130,7 +138,7 @@ impl Intervention for Local {
     }
     fn figures(&self, _: &World, _: u64, memory: &Memory) -> Vec<(&'static str, f64)> {
         let most = memory.vectors.values().filter_map(|counts| counts.first()).fold(0.0, |most: f32, count| most.max(*count));
-        vec![("epsilon", self.spent(most as u64)), ("noise_multiplier", self.noise)]
+        super::figures(self.spent(most as u64), self.delta, self.noise)
     }
 }
 

@@ -24,6 +24,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+/// The name by which nothing is protected.
+pub const NONE: &str = "none";
+
 /// How sampling enters the epsilon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -68,6 +71,7 @@ pub fn variants() -> Vec<Variant> {
     };
     let each = |doc| Field::required("epsilon", Type::positive(), doc).from("epsilon", "");
     vec![
+        Variant { name: NONE, doc: "What is sent is not protected.", revision: 1, fields: Vec::new() },
         Variant {
             name: "dp-fedavg",
             doc: "Protects clients: updates are clipped to the norm S, and N(0, (z S / (q W))^2) is added to their sum over q W, where W \
@@ -143,24 +147,58 @@ pub fn variants() -> Vec<Variant> {
     ]
 }
 
-/// The mechanism that the `privacy` of a `train` stage describes, with noise of this seed.
+/// The mechanism that `params` (its `kind` and every parameter) describe, with noise of the simulation's batch seed; absent where
+/// there is none.
 ///
 /// # Errors
 /// A stage fault that names the rule which does not hold.
-pub fn intervention(params: &Map<String, Value>, world: &World, seed: u64) -> Outcome<Box<dyn Intervention>> {
+pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<dyn Intervention>>> {
     let mut params = params.clone();
-    let kind = params.remove("kind");
-    Ok(match kind.as_ref().and_then(Value::as_str).unwrap_or_default() {
+    let kind = params.remove("kind").unwrap_or_default();
+    let seed = world.settings.batch_seed;
+    Ok(Some(match kind.as_str().unwrap_or_default() {
+        NONE => return Ok(None),
         "dp-fedavg" => Box::new(dp_fedavg::DpFedAvg::new(&read(params)?, world, seed)?),
         "dp-sgd" => Box::new(dp_sgd::DpSgd::new(&read(params)?, world, seed)?),
         "local-gaussian" => Box::new(local::Local::gaussian(&read(params)?, seed)?),
         "local-laplace" => Box::new(local::Local::laplace(&read(params)?, seed)),
         other => return Err(Fault::stage(format!("there is no privacy of the kind `{other}`"))),
-    })
+    }))
+}
+
+/// Refuses what can be known to be wrong before anything runs: parameters that do not go together, and algorithms that send more than
+/// is protected.
+///
+/// # Errors
+/// A stage fault that names the rule which does not hold.
+pub fn check(params: &Map<String, Value>, sends: Sends) -> Outcome<()> {
+    let kind = params.get("kind").and_then(Value::as_str).unwrap_or(NONE);
+    let number = |name: &str| params.get(name).and_then(Value::as_f64);
+    match kind {
+        NONE => return Ok(()),
+        "dp-fedavg" | "dp-sgd" => {
+            one_of(number("noise_multiplier"), number("epsilon"))?;
+            needs_clip(number("noise_multiplier").unwrap_or(1.0), number("clip"))?;
+        }
+        "local-gaussian" if params.get("calibration").and_then(Value::as_str) == Some("classic") => {
+            local::classic_holds(number("epsilon").unwrap_or_default())?;
+        }
+        _ => {}
+    }
+    only_averaged(kind, sends)
 }
 
 fn read<T: DeserializeOwned>(params: Map<String, Value>) -> Outcome<T> {
     serde_json::from_value(Value::Object(params)).map_err(|e| Fault::stage(format!("the parameters of `privacy` do not fit: {e}")))
+}
+
+/// What a mechanism says beside measurements. Without noise there is no epsilon, not even before the first round.
+fn figures(epsilon: f64, delta: f64, noise: f64) -> Vec<(&'static str, f64)> {
+    let mut figures = vec![("noise_multiplier", noise)];
+    if noise > 0.0 {
+        figures.extend([("epsilon", epsilon), ("delta", delta)]);
+    }
+    figures
 }
 
 fn one_of(noise: Option<f64>, epsilon: Option<f64>) -> Outcome<()> {
@@ -183,23 +221,24 @@ fn needs_clip(noise: f64, clip: Option<f64>) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses algorithms that send anything that the mechanism does not protect.
+/// Refuses algorithms and models of which anything is sent that the mechanism does not protect.
 fn nothing_else(name: &str, world: &World, sends: Sends) -> Outcome<()> {
-    let also = match sends {
-        Sends::Averaged => None,
-        Sends::AveragedAnd(also) => Some(also),
-        Sends::Models(reason) | Sends::Other(reason) => {
-            return Err(Fault::stage(format!("`{name}` does not apply: the algorithm {reason}"))
-                .help("use an algorithm whose clients send averaged parameters only"));
-        }
-    };
-    if let Some(also) = also {
-        return Err(Fault::stage(format!("`{name}` does not apply: it protects the averaged parameters, but not {also}"))
-            .help("an epsilon would be wrong; use an algorithm whose clients send averaged parameters only"));
-    }
+    only_averaged(name, sends)?;
     if world.initial.buffers.values.is_empty() {
         return Ok(());
     }
     Err(Fault::stage(format!("`{name}` does not apply: it does not protect the running statistics of the model's normalisation layers"))
         .help("use a model without batch normalisation"))
+}
+
+fn only_averaged(name: &str, sends: Sends) -> Outcome<()> {
+    match sends {
+        Sends::Averaged => Ok(()),
+        Sends::AveragedAnd(also) => {
+            Err(Fault::stage(format!("`{name}` does not apply: it protects the averaged parameters, but not {also}"))
+                .help("an epsilon would be wrong; use an algorithm whose clients send averaged parameters only"))
+        }
+        Sends::Models(reason) | Sends::Other(reason) => Err(Fault::stage(format!("`{name}` does not apply: the algorithm {reason}"))
+            .help("use an algorithm whose clients send averaged parameters only")),
+    }
 }

@@ -3,6 +3,7 @@
 //! The one description serves the checks, the defaults, the cache keys, the JSON Schema and the documentation. This module knows
 //! no stage by name: a [`Catalog`] brings them.
 
+use super::params::Params;
 use serde_json::Value;
 
 /// Everything a pipeline may name. `lib.rs` wires in the real one; tests bring small ones.
@@ -31,6 +32,13 @@ pub trait Catalog: Sync {
     fn metrics(&self, kind: &str) -> (&[&'static str], &[&'static str]) {
         let _ = kind;
         (&[], &[])
+    }
+
+    /// Why the parameters of a stage, each of which is fine, do not go together: what is wrong, and what to do. It is asked for each
+    /// stage of a sweep.
+    fn conflict(&self, kind: &str, params: &Params) -> Option<(String, String)> {
+        let _ = (kind, params);
+        None
     }
 }
 

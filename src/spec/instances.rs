@@ -1,5 +1,6 @@
 //! Every stage for every combination of the axes that it reads, with effective parameters; and the order of the stages.
 
+use super::catalog::Catalog;
 use super::cells::{ABSENT, Cells, scope_of};
 use super::check::{Cache, Checker, Reference};
 use super::diagnostic::{At, Diagnostic, Problems};
@@ -17,6 +18,7 @@ pub(super) struct Instances<'a, 'e> {
     pub vars: &'a Vars<'e>,
     pub cells: &'a Cells,
     pub constants: &'a Scope<'a>,
+    pub catalog: &'a dyn Catalog,
     pub problems: &'a mut Problems,
 }
 
@@ -101,8 +103,15 @@ impl<'e> Instances<'_, 'e> {
                 problems: self.problems,
                 references: Vec::new(),
             };
+            let place = params.place;
             let params = checker.stage(&stage.kind.shape, &params);
             let references = checker.references;
+            if self.problems.len() == first
+                && let Some((message, help)) = self.catalog.conflict(stage.kind.name, &params)
+            {
+                let cell = if draft.axes.is_empty() { String::new() } else { format!(" ({})", self.cells.label(cell, &draft.axes)) };
+                self.problems.push(Diagnostic::error("conflict", format!("stage `{}`{cell}: {message}", stage.name)).at(place).help(help));
+            }
             let options = run_options(&stage.name, &options, self.problems);
             for problem in self.problems.since(first) {
                 if let (At::Place(place), false) = (problem.at, draft.axes.is_empty())

@@ -189,7 +189,7 @@ fn build(
     let constants = vars.constants(problems);
     let limited: Vec<String> = overrides.sweep.iter().map(|(name, _)| name.clone()).collect();
     let cells = sweep.expand(&vars, &axes, &constants, &limited, problems);
-    let checked = Instances { vars: &vars, cells: &cells, constants: &constants, problems }.all(&stages)?;
+    let checked = Instances { vars: &vars, cells: &cells, constants: &constants, catalog, problems }.all(&stages)?;
     let tables = tables.into_iter().map(|code| table(code, &vars, &cells, &constants, &checked, &limited, problems)).collect();
     Some(Pipeline {
         name,

@@ -9,7 +9,7 @@ use crate::data::partition::Partition;
 use crate::fl::checkpoint::Snapshot;
 use crate::fl::round::Monitor;
 use crate::fl::{History, Seeded, Settings, Simulation, World};
-use crate::{defences, threats};
+use crate::{defences, privacy, secure, threats};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,11 +57,12 @@ pub(super) fn assemble(
     // A model and a copy of its parameters for each client, and what each thread trains with.
     let models = 2 * partition.clients().len() as u64 + 3 * host.budget().total() as u64;
     memory::demand(initial.params.len() as u64 * 4 * models, &format!("a simulation of {} clients", partition.clients().len()))?;
-    let Read { settings, algorithm: algorithm_params, threat, defence } = read_params(params)?;
+    let Read { settings, algorithm: algorithm_params, threat, defence, privacy, secure } = read_params(params)?;
     let algorithm = algorithms.build(&algorithm_params)?;
     let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
     let mut world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
-    let chosen = [threats::build(&threat, &world)?, defences::build(&defence)?];
+    let chosen =
+        [threats::build(&threat, &world)?, privacy::build(&privacy, &world)?, defences::build(&defence)?, secure::build(&secure, &world)?];
     world = chosen.into_iter().flatten().fold(world, World::with);
     Ok((world, algorithm, stored_model))
 }
@@ -72,6 +73,8 @@ struct Read {
     algorithm: Map<String, Value>,
     threat: Map<String, Value>,
     defence: Map<String, Value>,
+    privacy: Map<String, Value>,
+    secure: Map<String, Value>,
 }
 
 fn read_params(params: &Map<String, Value>) -> Outcome<Read> {
@@ -83,6 +86,7 @@ fn read_params(params: &Map<String, Value>) -> Outcome<Read> {
         other => Err(Fault::internal(format!("the task's `{name}` is {other:?}"))),
     };
     let (algorithm, threat, defence) = (map("algorithm")?, map("threat")?, map("defence")?);
+    let (privacy, secure) = (map("privacy")?, map("secure")?);
     for slot in ["partition", "model"] {
         params.remove(slot);
     }
@@ -91,7 +95,7 @@ fn read_params(params: &Map<String, Value>) -> Outcome<Read> {
         params.entry(name).or_insert_with(|| seed.clone());
     }
     let settings = serde_json::from_value(Value::Object(params)).map_err(|e| Fault::internal(format!("the task's settings: {e}")))?;
-    Ok(Read { settings, algorithm, threat, defence })
+    Ok(Read { settings, algorithm, threat, defence, privacy, secure })
 }
 
 fn put(snapshot: &Snapshot, put: impl Fn(&[u8]) -> Outcome<ObjectRef>) -> Outcome<BTreeMap<String, ObjectRef>> {

@@ -8,6 +8,7 @@ pub mod format;
 mod grid;
 pub mod pick;
 mod sample;
+mod spent;
 mod text;
 mod value;
 

@@ -56,6 +56,9 @@ impl Selector {
     }
 }
 
+/// Costs that are plain numbers, neither counts nor fractions.
+const PLAIN: [&str; 3] = ["epsilon", "noise_multiplier", "secure_seconds"];
+
 /// The success of an attack: a fraction that a defence keeps small, and no goal of a training.
 const ATTACK: &str = "attack_success";
 
@@ -71,7 +74,7 @@ pub fn measure(metric: &str) -> Measure {
     }
     if name.contains("accuracy") || name.contains("auc") || name == ATTACK {
         Measure::Fraction
-    } else if name.contains("loss") {
+    } else if name.contains("loss") || PLAIN.contains(&name) {
         Measure::Loss
     } else {
         Measure::Count
@@ -99,7 +102,7 @@ pub fn best(metric: &str) -> Best {
 pub fn pick(history: &History, metric: &str, selector: &Selector, over: Vec<String>) -> Observation {
     let series = history.series(metric);
     if matches!(history.status, Status::Diverged { .. }) {
-        return Observation { over, sample: Sample::Diverged, round: None, series };
+        return Observation { over, sample: Sample::Diverged, round: None, series, spent: None };
     }
     // Two evaluations may follow one round: before and after the work that ends the simulation. The later one counts.
     let at = |round: u64| series.iter().rev().find(|(r, _)| *r == round).copied();
@@ -122,7 +125,15 @@ pub fn pick(history: &History, metric: &str, selector: &Selector, over: Vec<Stri
         }
     };
     let sample = found.map_or(Sample::Missing, |(_, value)| Sample::of(value));
-    Observation { over, sample, round: found.and_then(|(round, _)| round), series }
+    let round = found.and_then(|(round, _)| round);
+    let spent = sample.value().and_then(|_| Some((figure(history, "epsilon", round)?, figure(history, "delta", round)?)));
+    Observation { over, sample, round, series, spent }
+}
+
+/// A figure after this round, or after the last one.
+fn figure(history: &History, name: &str, round: Option<u64>) -> Option<f64> {
+    let series = history.series(name);
+    series.iter().rev().find(|(at, _)| round.is_none_or(|round| round == *at)).map(|(_, value)| *value)
 }
 
 /// What an attack gives for a metric and a selector. Where there is nothing to attack, the sample says so.
@@ -137,13 +148,15 @@ pub fn find(findings: &Findings, metric: &str, selector: &str, over: Vec<String>
         over,
         sample,
         round: Some(findings.round),
+        spent: None,
         series: sample.value().map(|value| (findings.round, value)).into_iter().collect(),
     }
 }
 
 /// Whether a metric is something to reach, rather than a spread or a cost.
 fn is_goal(metric: &str) -> bool {
-    measure(metric) != Measure::Count && !bare(metric).ends_with("_sd") && bare(metric) != ATTACK
+    let name = bare(metric);
+    measure(metric) != Measure::Count && !PLAIN.contains(&name) && !name.ends_with("_sd") && name != ATTACK
 }
 
 /// The best value with its round, the first of equals.

@@ -49,13 +49,15 @@ pub struct Observation {
     pub round: Option<u64>,
     /// Every evaluation of the metric as (rounds done, value).
     pub series: Vec<(u64, f64)>,
+    /// The privacy spent until then, (epsilon, delta), where it is known and finite.
+    pub spent: Option<(f64, f64)>,
 }
 
 impl Observation {
     /// A sample without its history.
     #[must_use]
     pub fn plain(over: &str, sample: Sample) -> Self {
-        Self { over: vec![over.to_owned()], sample, round: None, series: Vec::new() }
+        Self { over: vec![over.to_owned()], sample, round: None, series: Vec::new(), spent: None }
     }
     /// The labels on the `over` axes as one.
     #[must_use]

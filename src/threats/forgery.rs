@@ -80,7 +80,7 @@ pub(super) mod tests {
         round: u64,
         memory: &mut Memory,
     ) -> Vec<Vec<f32>> {
-        let exchange = Exchange { round, rounds: 9, clients: uploads.len(), nominal: uploads.len(), reference, entries: &[] };
+        let exchange = Exchange { round, rounds: 9, clients: uploads.len(), nominal: uploads.len(), equal: false, reference, entries: &[] };
         let mut sent: Vec<Sent> = uploads
             .iter()
             .enumerate()

@@ -19,7 +19,7 @@ mod trigger;
 mod zero;
 
 use crate::base::{Fault, Outcome};
-use crate::fl::{Intervention, World};
+use crate::fl::{Intervention, Needs, World};
 use crate::spec::catalog::Variant;
 use forgery::{Forged, Forgery};
 use serde::de::DeserializeOwned;
@@ -68,6 +68,16 @@ pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<d
         model_replacement::NAME => model_replacement::build(parse(kind, params)?, world)?,
         _ => return Err(Fault::stage(format!("there is no threat `{kind}`"))),
     }))
+}
+
+/// What the threat that `params` describe needs of an algorithm.
+#[must_use]
+pub fn needs(params: &Map<String, Value>) -> Needs {
+    match params.get("kind").and_then(Value::as_str).unwrap_or(NONE) {
+        NONE | label_flipping::NAME => Needs::Nothing,
+        pixel_backdoor::NAME | edge_case::NAME if !params.contains_key("boost") => Needs::Nothing,
+        _ => Needs::Parameters,
+    }
 }
 
 fn forged<F: Forgery + DeserializeOwned>(params: Map<String, Value>, world: &World) -> Outcome<Box<dyn Intervention>> {

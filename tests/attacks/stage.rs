@@ -100,6 +100,12 @@ tables:
             table.lines().skip(1).map(|line| if line.contains("not applicable") { "not applicable" } else { "value" }).collect();
         assert_eq!(states, [idlg, inverting], "{algorithm}: {table}");
     }
+    // Behind secure aggregation nobody sees a single update.
+    let secure = ["--set", "run.secure={kind: secagg}"];
+    let run = place.run("fedavg", 2, attacks, &secure);
+    assert!(run.status.success(), "{}", said(&run));
+    let shown = place.pflpipe(&[&["table", "small.yaml", "--format", "long"], &secure[..]].concat());
+    assert_eq!(said(&shown).matches("not applicable").count(), 2, "{}", said(&shown));
 }
 
 #[test]

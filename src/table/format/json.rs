@@ -38,6 +38,9 @@ fn one(table: &Table) -> Value {
                     if let Some(round) = observation.round {
                         value["round"] = json!(round);
                     }
+                    if let Some((epsilon, delta)) = observation.spent {
+                        value["privacy"] = json!({"epsilon": epsilon, "delta": delta});
+                    }
                     merge(&mut value, &serde_json::to_value(observation.sample).unwrap_or(Value::Null));
                     value
                 })
