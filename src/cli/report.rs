@@ -86,6 +86,7 @@ fn page(project: &Project, store: &Store) -> Outcome<Page> {
         facts: facts(project, &sections, &records),
         warnings,
         partitions: evidence::partitions(plan, &decisions, store),
+        features: evidence::features(plan, &decisions, store, false),
         graph: Some(evidence::graph(project)),
         pipeline: project.pipeline.text.clone(),
         stages: stages(project, &decisions, &records),

@@ -9,6 +9,7 @@ mod critical;
 mod curves;
 mod front;
 mod graph;
+mod scatter;
 mod strips;
 mod svg;
 
@@ -17,5 +18,6 @@ pub use critical::{Critical, critical};
 pub use curves::{Curves, Point, Series, curves};
 pub use front::{Front, Spot, front};
 pub use graph::{Box, graph};
+pub use scatter::{Placed, Scatter, scatter};
 pub use strips::{Strip, Strips, strips};
 pub use svg::{STYLE, Svg};

@@ -50,6 +50,8 @@ pub struct Page {
     pub sections: Vec<Section>,
     /// Partitions.
     pub partitions: Vec<Figure>,
+    /// What trained models make of test samples.
+    pub features: Vec<Figure>,
     /// The graph of stages.
     pub graph: Option<Figure>,
     /// The text of the pipeline.
@@ -109,6 +111,7 @@ fn values(page: &Page) -> Value {
         warnings => page.warnings.clone(),
         sections => sections,
         partitions => page.partitions.iter().map(figure).collect::<Vec<_>>(),
+        features => page.features.iter().map(figure).collect::<Vec<_>>(),
         graph => page.graph.as_ref().map(figure),
         pipeline => page.pipeline.clone(),
         stages => context! { header => page.stages.header.clone(), rows => page.stages.rows.clone() },

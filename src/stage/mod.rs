@@ -3,6 +3,7 @@
 //! A stage reads its inputs from the store, writes its outputs there, and knows neither the pipeline nor the other stages.
 
 mod dataset;
+pub mod features;
 mod model;
 mod partition;
 pub mod task;
