@@ -9,10 +9,11 @@ use std::time::Instant;
 
 const CLASSES: usize = 10;
 
-/// The 70,000 labels, training then test, two a byte.
+/// All labels, training then test, two a byte: 70,000, or 60,000 of CIFAR-10.
 fn labels(name: &str) -> Vec<u32> {
     let packed: &[u8] = match name {
         "mnist" => include_bytes!("golden/partitions/mnist.labels"),
+        "cifar10" => include_bytes!("golden/partitions/cifar10.labels"),
         _ => include_bytes!("golden/partitions/fashion.labels"),
     };
     packed.iter().flat_map(|byte| [u32::from(byte & 15), u32::from(byte >> 4)]).collect()
@@ -47,7 +48,7 @@ fn sha256(partition: &Partition) -> String {
 // The program that produced the numbers: tests/golden/partitions/make.py.
 #[test]
 fn every_golden_partition_of_numpy_is_reproduced_bit_for_bit() {
-    let (mnist, fashion) = (labels("mnist"), labels("fashion"));
+    let all = ["mnist", "fashion", "cifar10"].map(|name| (name, labels(name)));
     let mut count = 0;
     for line in include_str!("golden/partitions/partitions.jsonl").lines() {
         let golden: Value = serde_json::from_str(line).expect("a golden line");
@@ -61,7 +62,7 @@ fn every_golden_partition_of_numpy_is_reproduced_bit_for_bit() {
         if kind.contains("dirichlet") {
             wanted.remove("balance");
         }
-        let labels = if golden["labels"] == "mnist" { &mnist } else { &fashion };
+        let (_, labels) = all.iter().find(|(name, _)| golden["labels"] == *name).expect("known labels");
         let partition = build(kind, &wanted, labels, CLASSES).expect("the reference makes it");
         let setting = format!("{kind} {line:.120}");
         assert_eq!(json!(sizes(&partition)), golden["sizes"], "{setting}");
@@ -71,7 +72,7 @@ fn every_golden_partition_of_numpy_is_reproduced_bit_for_bit() {
         assert!(!partition.flags().repaired);
         count += 1;
     }
-    assert_eq!(count, 51);
+    assert_eq!(count, 63);
 }
 
 #[test]

@@ -5,7 +5,6 @@ use super::dataset::{Bytes, Dataset, Groups, Origin, Samples, Scaling, Vocabular
 use super::parts::{HEADER, with_header};
 use crate::base::{Fault, Outcome};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What a loader has read beside the samples.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +30,7 @@ pub(super) fn of_bytes(
 ) -> Outcome<Dataset> {
     let mut bytes = with_header(rows.labels.len(), shape.numel());
     bytes.extend_from_slice(values);
-    finish(name, shape, classes, Samples::bytes(Bytes::new(Arc::new(bytes), HEADER), scaling), rows, origin)
+    finish(name, shape, classes, Samples::bytes(Bytes::new(bytes, HEADER), scaling), rows, origin)
 }
 
 /// A data set of floats, one sample after the other.
@@ -42,7 +41,7 @@ pub(super) fn of_floats(name: &str, shape: Shape, classes: usize, values: &[f32]
     }
     let mut bytes = with_header(rows.labels.len(), shape.numel() * 4);
     bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-    finish(name, shape, classes, Samples::F32(Bytes::new(Arc::new(bytes), HEADER)), rows, origin)
+    finish(name, shape, classes, Samples::F32(Bytes::new(bytes, HEADER)), rows, origin)
 }
 
 /// A data set of texts that are all of one length.
@@ -58,7 +57,7 @@ pub(super) fn of_tokens(
     let mut bytes = with_header(rows.labels.len(), length * 4);
     bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
     let shape = Shape { channels: 1, height: 1, width: length };
-    finish(name, shape, classes, Samples::Tokens { ids: Bytes::new(Arc::new(bytes), HEADER), vocabulary }, rows, origin)
+    finish(name, shape, classes, Samples::Tokens { ids: Bytes::new(bytes, HEADER), vocabulary }, rows, origin)
 }
 
 fn finish(name: &str, shape: Shape, classes: usize, samples: Samples, rows: Rows, origin: Origin) -> Outcome<Dataset> {
@@ -87,21 +86,31 @@ impl Dataset {
         if count > self.len() {
             return Err(Fault::stage(format!("`limit` is {count}, but data set `{}` has {} samples", self.name(), self.len())));
         }
+        let taken: Vec<u32> = (0..count as u32).collect();
+        let train = self.original_train().min(count);
+        self.taking(&taken, train)
+    }
+    /// Other samples in another order, each as often as it is named; the first `train` of them for training.
+    ///
+    /// # Errors
+    /// As [`Dataset::new`]. The samples must be there.
+    pub(super) fn taking(self, taken: &[u32], train: usize) -> Outcome<Self> {
         let (bytes, width) = self.samples().stored();
         let size = self.shape().numel() * width;
-        let mut kept = with_header(count, size);
-        kept.extend_from_slice(&bytes.as_slice()[..count * size]);
-        let bytes = Bytes::new(Arc::new(kept), HEADER);
+        let mut kept = with_header(taken.len(), size);
+        for &sample in taken {
+            kept.extend_from_slice(&bytes.as_slice()[sample as usize * size..][..size]);
+        }
+        let bytes = Bytes::new(kept, HEADER);
         let samples = match self.samples() {
             Samples::U8 { scaling, .. } => Samples::bytes(bytes, *scaling),
             Samples::F32(_) => Samples::F32(bytes),
             Samples::Tokens { vocabulary, .. } => Samples::Tokens { ids: bytes, vocabulary: *vocabulary },
         };
-        let labels = self.labels()[..count].to_vec();
-        let train = self.original_train().min(count);
+        let labels = taken.iter().map(|&sample| self.labels()[sample as usize]).collect();
         let mut data = Self::new(self.name(), self.shape(), self.classes(), samples, labels, train, self.origin().clone())?;
         if let Some(groups) = self.groups() {
-            data = data.with_groups(Groups { of: groups.of[..count].to_vec(), ..groups.clone() })?;
+            data = data.with_groups(Groups { of: taken.iter().map(|&sample| groups.of[sample as usize]).collect(), ..groups.clone() })?;
         }
         if self.superclasses().is_empty() { Ok(data) } else { data.with_superclasses(self.superclasses().to_vec()) }
     }

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 const SIDE: usize = 32;
 const PLANE: usize = SIDE * SIDE;
@@ -70,7 +69,7 @@ pub(super) fn load(dirs: &[PathBuf], subset: usize, verify: bool, limit: Option<
         bytes.extend(red.iter().zip(green).zip(blue).flat_map(|((&r, &g), &b)| [r, g, b]));
     }
     let train_count: usize = contents[..train].iter().map(|content| content.len() / RECORD).sum();
-    let samples = Samples::bytes(Bytes::new(Arc::new(bytes), HEADER), Scaling::symmetric(255));
+    let samples = Samples::bytes(Bytes::new(bytes, HEADER), Scaling::symmetric(255));
     let origin = Origin {
         source: "A. Krizhevsky, Learning multiple layers of features from tiny images, technical report, University of Toronto, 2009"
             .into(),

@@ -2,7 +2,7 @@
 //!
 //! It does not know how it was read, nor which client holds which sample.
 
-use crate::base::{Fault, Outcome};
+use crate::base::{Blob, Fault, Outcome};
 use crate::engine::Shape;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -36,14 +36,15 @@ impl Scaling {
 /// A shared run of bytes inside a larger buffer, so that a stored object is used without a copy.
 #[derive(Clone, Debug)]
 pub struct Bytes {
-    whole: Arc<Vec<u8>>,
+    whole: Blob,
     from: usize,
 }
 
 impl Bytes {
     /// The bytes of `whole` after the first `from`, or none when it is shorter.
     #[must_use]
-    pub fn new(whole: Arc<Vec<u8>>, from: usize) -> Self {
+    pub fn new(whole: impl Into<Blob>, from: usize) -> Self {
+        let whole = whole.into();
         let from = from.min(whole.len());
         Self { whole, from }
     }
@@ -52,7 +53,7 @@ impl Bytes {
     pub fn as_slice(&self) -> &[u8] {
         &self.whole[self.from..]
     }
-    pub(super) fn whole(&self) -> &Arc<Vec<u8>> {
+    pub(super) fn whole(&self) -> &Blob {
         &self.whole
     }
 }
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn floats_are_read_as_they_are_stored() {
         let raw: Vec<u8> = [0.25_f32, -3.5, 1e-30, 7.0].iter().flat_map(|v| v.to_le_bytes()).collect();
-        let samples = Samples::F32(Bytes::new(Arc::new(raw), 0));
+        let samples = Samples::F32(Bytes::new(raw, 0));
         let data = Dataset::new("floats", PIXEL, 1, samples, vec![0, 0], 2, Origin::default()).expect("fits");
         let mut out = Vec::new();
         data.gather(&[1], &mut out);

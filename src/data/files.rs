@@ -67,6 +67,10 @@ impl Source {
     pub fn bound(&self) -> u64 {
         if self.is_packed() { self.size.saturating_mul(GREATEST_RATIO) } else { self.size }
     }
+    /// The most bytes that a member can have when the file is an archive that deflates.
+    pub fn bound_unpacked(&self) -> u64 {
+        self.size.saturating_mul(GREATEST_RATIO)
+    }
     /// The file as it is on disk, when it has at most so many bytes.
     ///
     /// # Errors

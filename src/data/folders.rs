@@ -4,6 +4,7 @@
 
 use super::Shape;
 use super::assemble::{Rows, of_bytes};
+use super::augment;
 use super::dataset::{Dataset, Scaling};
 use super::mat::Mat;
 use super::members::{Place, Wanted};
@@ -40,16 +41,18 @@ struct Form {
     size: Option<usize>,
     scaling: Scaling,
     what: &'static str,
+    /// The seed by which training pictures are cut, where they are.
+    cut: Option<u64>,
 }
 
 const UNIT: Scaling = Scaling { divisor: 255.0, mean: 0.0, sd: 1.0 };
 
 impl Form {
     fn symmetric(size: usize) -> Self {
-        Self { channels: 3, size: Some(size), scaling: Scaling::symmetric(255), what: "" }
+        Self { channels: 3, size: Some(size), scaling: Scaling::symmetric(255), what: "", cut: None }
     }
     fn unit(size: usize, what: &'static str) -> Self {
-        Self { channels: 3, size: Some(size), scaling: UNIT, what }
+        Self { channels: 3, size: Some(size), scaling: UNIT, what, cut: None }
     }
 }
 
@@ -74,7 +77,10 @@ fn read(
             let one = |(item, content): (Item, Vec<u8>)| {
                 let mut picture = Picture::decode(&content, form.channels, &item.path)?;
                 if let Some(size) = form.size {
-                    picture = picture.resized(size, size);
+                    picture = match form.cut.filter(|_| !item.test) {
+                        Some(seed) => augment::cut(&picture, size, seed, &item.path),
+                        None => picture.resized(size, size),
+                    };
                 }
                 Ok((item, picture))
             };
@@ -144,7 +150,7 @@ pub(super) fn own(request: &Request<'_>) -> Outcome<Dataset> {
     let channels = if request.params.choice("colors", COLORS)? == Some(1) { 1 } else { 3 };
     let place = request.place(folder)?;
     let split = matches!(&place, Place::Folder(root) if root.join("train").is_dir());
-    let form = Form { channels, size, scaling: Scaling::symmetric(255), what: if grouped { "group" } else { "" } };
+    let form = Form { channels, size, scaling: Scaling::symmetric(255), what: if grouped { "group" } else { "" }, cut: None };
     read(request, &[place], form, None, &move |path| {
         let mut parts: Vec<&str> = path.split('/').collect();
         let test = split && {
@@ -290,11 +296,25 @@ pub(super) fn covidx(request: &Request<'_>) -> Outcome<Dataset> {
         }
     }
     let classes = ["negative".to_owned(), "positive".to_owned()];
-    read(request, &found, Form::unit(64, ""), Some(&classes), &move |path| {
+    let data = read(request, &found, Form::unit(64, ""), Some(&classes), &move |path| {
         let [.., side, file] = parts(path)[..] else { return None };
         let key = (side != "train", format!("{side}/{file}"));
         sides.get(&key).map(|class| (key.0, class.clone(), String::new()))
-    })
+    })?;
+    let Some(seed) = request.params.integer("draw_seed", 0, u64::from(u32::MAX))? else { return Ok(data) };
+    let train = data.original_train();
+    let mut taken = augment::draw(&data.labels()[..train], seed as u32)?;
+    let drawn = taken.len();
+    taken.extend(train as u32..data.len() as u32);
+    data.taking(&taken, drawn)
+}
+
+pub(super) fn covidx_fields() -> Vec<Field> {
+    vec![augment::draw_field()]
+}
+
+pub(super) fn domainnet_fields() -> Vec<Field> {
+    vec![augment::cut_field()]
 }
 
 /// DomainNet: six domains as groups, 345 classes, official split lists.
@@ -315,7 +335,8 @@ pub(super) fn domainnet(request: &Request<'_>) -> Outcome<Dataset> {
         }
     }
     let classes: Vec<String> = (0..345).map(|class| class.to_string()).collect();
-    read(request, &found, Form::unit(64, "domain"), Some(&classes), &move |path| {
+    let form = Form { cut: request.params.integer("cut_seed", 0, i64::MAX as u64)?, ..Form::unit(64, "domain") };
+    read(request, &found, form, Some(&classes), &move |path| {
         let (test, class) = sides.get(path)?;
         Some((*test, class.to_string(), path.split('/').next()?.to_owned()))
     })

@@ -9,7 +9,6 @@ use super::files::{self, GREATEST, Published, Source};
 use super::parts::{HEADER, with_header};
 use crate::base::{Fault, Outcome};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 const IMAGES: u32 = 0x0803;
 const LABELS: u32 = 0x0801;
@@ -206,7 +205,7 @@ fn read(name: &str, sources: &[Source], known: &[Published], origin: Origin, req
     let classes = request.classes.unwrap_or_else(|| labels.iter().max().map_or(1, |&most| most as usize + 1));
     let head = with_header(kept, shape.numel());
     bytes[..HEADER].copy_from_slice(&head[..HEADER]);
-    let samples = Samples::bytes(Bytes::new(Arc::new(bytes), HEADER), Scaling::symmetric(255));
+    let samples = Samples::bytes(Bytes::new(bytes, HEADER), Scaling::symmetric(255));
     Dataset::new(name, shape, classes, samples, labels, kept.min(train_count as usize), origin)
 }
 

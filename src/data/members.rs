@@ -1,4 +1,5 @@
 //! Files by name, in a folder or inside an archive (zip, tar, tar.gz, tar.xz) that is read as it is and never unpacked to disk.
+//! A zip that wraps one other zip is read through.
 //!
 //! Only regular files are seen. One member is in memory at a time, and none larger than its reader allows; a name that leads out of
 //! the archive is refused.
@@ -8,7 +9,7 @@ use crate::base::{Fault, Outcome, text};
 use flate2::read::MultiGzDecoder;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// The deepest folder in a folder that is looked into.
@@ -153,6 +154,45 @@ fn too_large(source: &Source, name: &str, size: u64, most: u64) -> Fault {
 fn zip(source: &Source, wanted: &Wanted<'_>, visit: &mut dyn FnMut(&str, Vec<u8>) -> Outcome<()>) -> Outcome<()> {
     let file = File::open(&source.path).map_err(|e| Fault::io("read", &source.path, &e))?;
     let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(|e| unsound(source, &e))?;
+    match wrapped(&archive) {
+        Some(at) => {
+            let inner = unwrap(source, &mut archive, at)?;
+            zip_members(source, &mut zip::ZipArchive::new(inner).map_err(|e| unsound(source, &e))?, wanted, visit)
+        }
+        None => zip_members(source, &mut archive, wanted, visit),
+    }
+}
+
+/// The place of the one archive that a zip was made for, as the UCI repository wraps its data sets; there may be notes beside it.
+fn wrapped(archive: &zip::ZipArchive<BufReader<File>>) -> Option<usize> {
+    let is_zip = |name: &str| name.to_ascii_lowercase().ends_with(".zip") && !name.contains('/');
+    let mut inner = archive.file_names().enumerate().filter(|(_, name)| name.as_ref().is_ok_and(|name| is_zip(name)));
+    let first = inner.next()?;
+    (archive.len() <= 8 && inner.next().is_none()).then_some(first.0)
+}
+
+/// The archive inside, in memory, or in a file without a name when it is large.
+fn unwrap(source: &Source, archive: &mut zip::ZipArchive<BufReader<File>>, at: usize) -> Outcome<BufReader<tempfile::SpooledTempFile>> {
+    let member = archive.by_index(at).map_err(|e| unsound(source, &e))?;
+    let size = member.size();
+    if size > source.bound_unpacked().min(files::GREATEST) {
+        return Err(too_large(source, "an archive", size, source.bound_unpacked().min(files::GREATEST)));
+    }
+    let mut inner = tempfile::spooled_tempfile(1 << 26);
+    let copied = std::io::copy(&mut member.take(size), &mut inner).map_err(|e| unsound(source, &e))?;
+    if copied != size {
+        return Err(unsound(source, &format!("the archive inside has {copied} of {size} bytes")));
+    }
+    inner.seek(SeekFrom::Start(0)).map_err(|e| unsound(source, &e))?;
+    Ok(BufReader::new(inner))
+}
+
+fn zip_members(
+    source: &Source,
+    archive: &mut zip::ZipArchive<impl Read + Seek>,
+    wanted: &Wanted<'_>,
+    visit: &mut dyn FnMut(&str, Vec<u8>) -> Outcome<()>,
+) -> Outcome<()> {
     for at in 0..archive.len() {
         let mut member = archive.by_index(at).map_err(|e| unsound(source, &e))?;
         let name = checked(source, &member.name().map_err(|e| unsound(source, &e))?)?;

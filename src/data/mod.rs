@@ -4,6 +4,7 @@
 
 mod added;
 mod assemble;
+mod augment;
 mod batches;
 mod cifar;
 mod dataset;
@@ -12,6 +13,7 @@ mod emnist;
 pub mod fetch;
 mod files;
 mod folders;
+mod hdf5;
 mod idx;
 mod known;
 mod leaf;
@@ -32,6 +34,8 @@ mod sensors;
 mod synthetic;
 mod tables;
 mod text;
+mod tff;
+mod writers;
 
 pub use crate::engine::Shape;
 pub use added::{Added, announce};

@@ -9,7 +9,6 @@ use super::parts::{HEADER, with_header};
 use crate::base::{Fault, Outcome};
 use flate2::read::GzDecoder;
 use std::io::Read;
-use std::sync::Arc;
 
 const TRAIN: &[u8] = include_bytes!("../../assets/optdigits/optdigits.tra.gz");
 const TEST: &[u8] = include_bytes!("../../assets/optdigits/optdigits.tes.gz");
@@ -30,7 +29,7 @@ pub(super) fn load(limit: Option<usize>) -> Outcome<Dataset> {
     let mut labels = Vec::with_capacity(SAMPLES);
     let train = read(TRAIN, kept, &mut bytes, &mut labels)?;
     read(TEST, kept - train, &mut bytes, &mut labels)?;
-    let samples = Samples::bytes(Bytes::new(Arc::new(bytes), HEADER), Scaling::symmetric(GREATEST));
+    let samples = Samples::bytes(Bytes::new(bytes, HEADER), Scaling::symmetric(GREATEST));
     let origin = Origin {
         source: "E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998, \
                  doi:10.24432/C50P49"

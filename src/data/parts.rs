@@ -4,9 +4,8 @@
 
 use super::Shape;
 use super::dataset::{Bytes, Dataset, Groups, Origin, Samples, Scaling, Vocabulary};
-use crate::base::{Fault, Outcome};
+use crate::base::{Blob, Fault, Outcome};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// Length of the header in front of the samples: magic (8 bytes), number of samples, bytes of a sample (u64, little endian), zeros.
 pub(super) const HEADER: usize = 32;
@@ -21,7 +20,7 @@ pub struct Parts {
     /// Name, shape, classes, number of samples, normalization, source and license, as JSON.
     pub info: Vec<u8>,
     /// A header of 32 bytes and the samples.
-    pub samples: Arc<Vec<u8>>,
+    pub samples: Blob,
     /// A header of 16 bytes and a label a sample, u32 little endian; then, where the data set has groups, 8 bytes and a group a sample.
     pub labels: Vec<u8>,
 }
@@ -80,9 +79,9 @@ impl Dataset {
         let (bytes, width) = self.samples().stored();
         let head = header(self.len(), self.shape().numel() * width);
         let samples = if bytes.whole().len() == HEADER + bytes.as_slice().len() && bytes.whole().starts_with(&head) {
-            Arc::clone(bytes.whole())
+            bytes.whole().clone()
         } else {
-            Arc::new([&head[..], bytes.as_slice()].concat())
+            Blob::from([&head[..], bytes.as_slice()].concat())
         };
         let info = Info {
             format: FORMAT,
@@ -115,7 +114,8 @@ impl Dataset {
     ///
     /// # Errors
     /// A storage fault when the objects do not belong together or are damaged.
-    pub fn from_parts(info: &[u8], samples: Arc<Vec<u8>>, labels: &[u8]) -> Outcome<Self> {
+    pub fn from_parts(info: &[u8], samples: impl Into<Blob>, labels: &[u8]) -> Outcome<Self> {
+        let samples = samples.into();
         let info: Info = serde_json::from_slice(info).map_err(|e| damaged(&format!("its description cannot be read: {e}")))?;
         if info.format != FORMAT {
             return Err(damaged(&format!("its format is {}, but this version reads {FORMAT}", info.format)));
@@ -165,7 +165,7 @@ mod tests {
     fn small() -> Dataset {
         let mut bytes = with_header(2, 3);
         bytes.extend([1, 2, 3, 4, 5, 6]);
-        let samples = Samples::bytes(Bytes::new(Arc::new(bytes), HEADER), Scaling::symmetric(16));
+        let samples = Samples::bytes(Bytes::new(bytes, HEADER), Scaling::symmetric(16));
         let shape = Shape { channels: 3, height: 1, width: 1 };
         let origin = Origin { source: "here".into(), license: "none".into() };
         Dataset::new("small", shape, 4, samples, vec![3, 0], 1, origin).expect("fits")
@@ -175,7 +175,7 @@ mod tests {
     fn parts_round_trip_without_copying_the_samples() {
         let data = small();
         let parts = data.to_parts();
-        let back = Dataset::from_parts(&parts.info, Arc::clone(&parts.samples), &parts.labels).expect("own format");
+        let back = Dataset::from_parts(&parts.info, parts.samples.clone(), &parts.labels).expect("own format");
         assert_eq!((back.name(), back.shape(), back.classes(), back.labels()), ("small", data.shape(), 4, &[3, 0][..]));
         assert_eq!((back.original_train(), back.origin()), (1, data.origin()));
         let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -183,26 +183,26 @@ mod tests {
         back.gather(&[0, 1], &mut b);
         assert_eq!(a, b);
         let again = back.to_parts();
-        assert!(Arc::ptr_eq(&parts.samples, &again.samples) && Arc::ptr_eq(data.samples().stored().0.whole(), &parts.samples));
+        assert!(parts.samples.same(&again.samples) && data.samples().stored().0.whole().same(&parts.samples));
         assert_eq!((again.info, again.labels), (parts.info, parts.labels));
     }
 
     #[test]
     fn texts_with_groups_and_superclasses_round_trip() {
         let ids: Vec<u8> = [5_u32, 2, 0, 7, 0, 0].iter().flat_map(|id| id.to_le_bytes()).collect();
-        let samples = Samples::Tokens { ids: Bytes::new(Arc::new(ids), 0), vocabulary: Vocabulary { size: 8, padding: 0 } };
+        let samples = Samples::Tokens { ids: Bytes::new(ids, 0), vocabulary: Vocabulary { size: 8, padding: 0 } };
         let shape = Shape { channels: 1, height: 1, width: 3 };
         let groups = Groups { what: "writer".into(), names: vec!["a".into(), "b".into()], of: vec![1, 0] };
         let data = Dataset::new("text", shape, 2, samples, vec![0, 1], 2, Origin::default()).expect("fits");
         let data = data.with_groups(groups).expect("fits").with_superclasses(vec![0, 0]).expect("fits");
         let parts = data.to_parts();
-        let back = Dataset::from_parts(&parts.info, Arc::clone(&parts.samples), &parts.labels).expect("own format");
+        let back = Dataset::from_parts(&parts.info, parts.samples.clone(), &parts.labels).expect("own format");
         assert_eq!((back.groups(), back.superclasses(), back.vocabulary()), (data.groups(), data.superclasses(), data.vocabulary()));
         let mut out = Vec::new();
         back.gather(&[1, 0], &mut out);
         assert_eq!((out, back.length(0), back.length(1)), (vec![7.0, 0.0, 0.0, 5.0, 2.0, 0.0], 2, 1));
         for n in 0..parts.labels.len() {
-            assert!(Dataset::from_parts(&parts.info, Arc::clone(&parts.samples), &parts.labels[..n]).is_err(), "{n} bytes");
+            assert!(Dataset::from_parts(&parts.info, parts.samples.clone(), &parts.labels[..n]).is_err(), "{n} bytes");
         }
         let wrong = Groups { what: "writer".into(), names: vec!["a".into()], of: vec![1, 0] };
         assert!(data.with_groups(wrong).is_err());
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn damaged_parts_are_faults() {
         let parts = small().to_parts();
-        let read = |info: &[u8], samples: &[u8], labels: &[u8]| Dataset::from_parts(info, Arc::new(samples.to_vec()), labels);
+        let read = |info: &[u8], samples: &[u8], labels: &[u8]| Dataset::from_parts(info, samples.to_vec(), labels);
         assert!(read(&parts.info, &parts.samples, &parts.labels).is_ok());
         assert!(read(b"{}", &parts.samples, &parts.labels).is_err());
         for n in 0..parts.samples.len() {

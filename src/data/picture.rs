@@ -37,6 +37,18 @@ impl Picture {
         let bytes = if channels == 1 { decoded.into_luma8().into_raw() } else { decoded.into_rgb8().into_raw() };
         Ok(Self { width, height, channels, bytes })
     }
+    /// A part of the picture, which must lie inside.
+    pub fn part(&self, left: usize, top: usize, width: usize, height: usize) -> Self {
+        let row = |y: usize| &self.bytes[(y * self.width + left) * self.channels..(y * self.width + left + width) * self.channels];
+        Self { width, height, channels: self.channels, bytes: (top..top + height).flat_map(row).copied().collect() }
+    }
+    /// Swaps left and right.
+    pub fn turn(&mut self) {
+        for row in self.bytes.chunks_exact_mut(self.width * self.channels) {
+            row.reverse();
+            row.chunks_exact_mut(self.channels).for_each(<[u8]>::reverse);
+        }
+    }
     /// The picture at another size.
     pub fn resized(self, width: usize, height: usize) -> Self {
         let across = if width == self.width { self } else { self.across(width) };

@@ -1,6 +1,6 @@
 //! The data sets by name: what a pipeline may ask of each, and which loader reads it.
 //!
-//! Adding a data set is one loader file and one entry in `known.rs`.
+//! Adding a data set is one loader file and one entry in `known/`.
 
 use super::added::Added;
 use super::dataset::{Dataset, Origin};

@@ -29,9 +29,12 @@ pub(super) fn har_fields() -> Vec<Field> {
 /// UCI HAR: 9 signals in windows of 128, activities 1 to 6, 30 subjects.
 pub(super) fn har(request: &Request<'_>) -> Outcome<Dataset> {
     let own_axes = request.params.choice("axes", AXES)? == Some(1);
-    let archives = ["UCI HAR Dataset.zip", "UCI_HAR_Dataset.zip"];
+    let archives = ["UCI HAR Dataset.zip", "UCI_HAR_Dataset.zip", "human+activity+recognition+using+smartphones.zip"];
     let markers = ["train/y_train.txt", "UCI HAR Dataset/train/y_train.txt"];
     let place = Place::find(request.dirs, request.folders(), &archives, &markers)?.into_iter().next().ok_or_else(|| request.missing())?;
+    if let Place::Archive(source) = &place {
+        request.verify(source)?;
+    }
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let is = |name: &str| {
         let file = name.rsplit('/').next().unwrap_or(name);
@@ -96,7 +99,7 @@ const PAMAP2_STEP: usize = 128;
 
 /// PAMAP2: 27 channels of 9 subjects in windows of 256 with step 128, 12 activities.
 pub(super) fn pamap2(request: &Request<'_>) -> Outcome<Dataset> {
-    let archives = ["PAMAP2_Dataset.zip"];
+    let archives = ["PAMAP2_Dataset.zip", "pamap2+physical+activity+monitoring.zip"];
     let markers = ["Protocol/subject101.dat", "PAMAP2_Dataset/Protocol/subject101.dat"];
     let place = Place::find(request.dirs, request.folders(), &archives, &markers)?.into_iter().next().ok_or_else(|| request.missing())?;
     // By subject: the protocol, then what is optional.

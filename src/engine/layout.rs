@@ -62,6 +62,8 @@ pub enum Init {
         /// The row that is 0.
         zero: Option<usize>,
     },
+    /// As an earlier parameter of the same shape, by its number among the entries.
+    Copy(usize),
 }
 
 impl Init {

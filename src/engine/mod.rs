@@ -26,6 +26,7 @@ pub use layout::{BufferEntry, Entry, Init, Layout, Part, StateItem};
 pub use model::{Model, Tensor};
 pub use network::{Layer, Network, Shape};
 pub use ops::activation::Activation;
+pub use ops::positions::At;
 pub use params::{Buffers, Params};
 pub use real::Real;
 pub use run::{Engine, Parts};

@@ -30,6 +30,8 @@ fn draw(init: Init, at: usize, rng: &mut Stream) -> f64 {
     let normal = |rng: &mut Stream| -> f64 { StandardNormal.sample(rng) };
     match init {
         Init::Constant(value) => value,
+        // Not drawn: the caller copies.
+        Init::Copy(_) => 0.0,
         Init::Uniform(bound) => (2.0 * unit(rng) - 1.0) * bound,
         Init::Normal(deviation) => deviation * normal(rng),
         Init::Truncated { deviation, bound } => loop {
@@ -53,7 +55,10 @@ impl<F: Real> Model<F> {
         let layout = net.layout();
         let mut params = vec![F::ZERO; layout.len];
         for entry in &layout.entries {
-            let values: Vec<F> = (0..entry.range.len()).map(|at| F::from_f64(draw(entry.init, at, rng))).collect();
+            let values: Vec<F> = match entry.init {
+                Init::Copy(earlier) => layout.export(&params, &layout.entries[earlier]),
+                init => (0..entry.range.len()).map(|at| F::from_f64(draw(init, at, rng))).collect(),
+            };
             layout.import(&mut params, entry, &values).expect("as many values as the entry has");
         }
         let mut buffers = vec![F::ZERO; layout.buffers_len];

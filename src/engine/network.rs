@@ -5,6 +5,7 @@
 use super::layout::{Entry, Init, Layout};
 use super::ops::Step;
 use super::ops::activation::Activation;
+use super::ops::positions::At;
 use super::plan::{Builder, collects, volume};
 use crate::base::{Fault, Outcome};
 use serde::{Deserialize, Serialize};
@@ -150,6 +151,49 @@ pub enum Layer {
         width: usize,
         /// The word whose row is 0 and stays so.
         padding: Option<usize>,
+    },
+    /// The same dense layer at every position of a sequence, or pixel of an image.
+    Positionwise {
+        /// Module name.
+        name: String,
+        /// Outputs at a position.
+        out: usize,
+        /// Whether it has a bias.
+        bias: bool,
+    },
+    /// Elements times `scale`, plus sines and cosines by which positions can be told apart.
+    Signs {
+        /// The factor.
+        scale: f64,
+    },
+    /// The pixels of an image as a sequence, with a learned token before them; to each place something learned is added.
+    Tokens {
+        /// Module name.
+        name: String,
+    },
+    /// One position of a sequence, as a vector.
+    Pick(At),
+    /// A long short-term memory along a sequence.
+    Lstm {
+        /// Module name.
+        name: String,
+        /// Outputs of one direction at a position.
+        hidden: usize,
+        /// Layers on top of each other.
+        layers: usize,
+        /// Whether it runs both ways; the outputs stand side by side.
+        both: bool,
+        /// Probability of dropout between layers.
+        dropout: f64,
+    },
+    /// Self-attention along a sequence, with as many outputs as inputs.
+    Attention {
+        /// Module name.
+        name: String,
+        /// Heads, which share the channels evenly.
+        heads: usize,
+        /// Probability that a position's weight is dropped.
+        dropout: f64,
     },
     /// An image to a vector.
     Flatten,
@@ -359,6 +403,12 @@ fn label(layer: &Layer) -> String {
         Layer::GroupNorm { name, .. } => format!("group norm `{name}`"),
         Layer::LayerNorm { name, .. } => format!("layer norm `{name}`"),
         Layer::Embedding { name, .. } => format!("embedding `{name}`"),
+        Layer::Positionwise { name, .. } => format!("dense at each position `{name}`"),
+        Layer::Signs { .. } => "signs of positions".to_owned(),
+        Layer::Pick(_) => "choice of a position".to_owned(),
+        Layer::Lstm { name, .. } => format!("LSTM `{name}`"),
+        Layer::Tokens { name } => format!("tokens `{name}`"),
+        Layer::Attention { name, .. } => format!("attention `{name}`"),
         Layer::AvgPool2d { .. } | Layer::AdaptiveAvgPool2d { .. } => "average pool".to_owned(),
         Layer::Dropout { .. } => "dropout".to_owned(),
         Layer::Flatten => "flatten".to_owned(),

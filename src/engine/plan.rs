@@ -42,6 +42,8 @@ pub(super) struct Saved {
 pub(super) struct Builder {
     /// The number of the current value.
     pub value: usize,
+    /// The shape of the network's input.
+    input: Shape,
     pub shape: Shape,
     /// Whether the current value is a vector.
     pub flat: bool,
@@ -59,6 +61,7 @@ impl Builder {
     pub fn new(input: Shape) -> Self {
         Self {
             value: 0,
+            input,
             shape: input,
             flat: input.height * input.width == 1,
             image: 0,
@@ -94,6 +97,12 @@ impl Builder {
             Layer::GroupNorm { name, groups, shared, eps } => ops::group_norm::plan(self, name, *groups, *shared, *eps),
             Layer::LayerNorm { name, eps } => ops::group_norm::plan_layer(self, name, *eps),
             Layer::Embedding { name, words, width, padding } => ops::embedding::plan(self, name, *words, *width, *padding),
+            Layer::Positionwise { name, out, bias } => ops::positions::plan_dense(self, name, *out, *bias),
+            Layer::Signs { scale } => ops::positions::plan_signs(self, *scale),
+            Layer::Pick(at) => ops::positions::plan_pick(self, *at, self.input),
+            Layer::Lstm { name, hidden, layers, both, dropout } => ops::lstm::plan(self, name, *hidden, *layers, *both, *dropout),
+            Layer::Tokens { name } => ops::tokens::plan(self, name),
+            Layer::Attention { name, heads, dropout } => ops::attention::plan(self, name, *heads, *dropout),
             Layer::Flatten => {
                 if !self.flat {
                     self.image = self.shape.channels;

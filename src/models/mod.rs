@@ -17,6 +17,8 @@ mod mlp;
 mod mobilenet;
 mod resnet;
 mod textcnn;
+mod texts;
+mod vit;
 
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
@@ -77,7 +79,7 @@ struct Family {
 }
 
 /// Every family, in the order in which help lists them.
-const FAMILIES: [Family; 15] = [
+const FAMILIES: [Family; 21] = [
     Family { variant: cnn::variant, build: cnn::build },
     Family { variant: mlp::variant, build: mlp::build },
     Family { variant: logistic::variant, build: logistic::build },
@@ -85,6 +87,11 @@ const FAMILIES: [Family; 15] = [
     Family { variant: harcnn::variant, build: harcnn::build },
     Family { variant: fasttext::variant, build: fasttext::build },
     Family { variant: textcnn::variant, build: textcnn::build },
+    Family { variant: texts::lstm::variant, build: texts::lstm::build },
+    Family { variant: texts::bilstm::variant, build: texts::bilstm::build },
+    Family { variant: texts::transformer::variant, build: texts::transformer::build },
+    Family { variant: texts::rnn::variant, build: texts::rnn::build },
+    Family { variant: texts::rnn::variant_words, build: texts::rnn::build_words },
     Family { variant: lenet::variant, build: lenet::build },
     Family { variant: cifarnet::variant, build: cifarnet::build },
     Family { variant: digit5cnn::variant, build: digit5cnn::build },
@@ -92,16 +99,20 @@ const FAMILIES: [Family; 15] = [
     Family { variant: mobilenet::variant, build: mobilenet::build },
     Family { variant: alexnet::variant, build: alexnet::build },
     Family { variant: googlenet::variant, build: googlenet::build },
+    Family { variant: vit::variant, build: vit::build },
     Family { variant: layers::variant, build: layers::build },
 ];
 
 /// Whether the samples of such a model are texts.
 #[must_use]
 pub fn takes_texts(kind: &str, params: &Map<String, Value>) -> bool {
-    if kind == "layers" {
-        return layers::takes_texts(params);
-    }
-    registry().iter().any(|variant| variant.name == kind && variant.fields.iter().any(|field| field.name == "words"))
+    if kind == "layers" { layers::takes_texts(params) } else { asks(kind, "words") }
+}
+
+/// Whether a family has a parameter of that name.
+#[must_use]
+pub fn asks(kind: &str, name: &str) -> bool {
+    registry().iter().any(|variant| variant.name == kind && variant.fields.iter().any(|field| field.name == name))
 }
 
 /// The families with their parameters.
@@ -256,6 +267,8 @@ mod tests {
             ("googlenet", json!({}), (3, 32, 32), 10, 5_610_154, 10_250),
             ("fasttext", json!({"words": 32_000, "padding": 0}), (1, 1, 200), 10, 16_651_786, 5_130),
             ("textcnn", json!({"words": 32_000, "padding": 0}), (1, 1, 200), 10, 17_001_710, 3_010),
+            ("lstm", json!({"words": 80, "padding": 0}), (1, 1, 80), 10, 4_248_586, 5_130),
+            ("transformer", json!({"words": 32_000}), (1, 1, 200), 10, 22_693_898, 5_130),
             ("harcnn", json!({}), (9, 1, 128), 6, 2_253_958, 2_232_838),
             ("harcnn", json!({}), (9, 3, 256), 12, 4_354_188, 4_333_068),
         ] {

@@ -39,8 +39,9 @@ const HEADER: &str = "pflpipe";
 /// Refuses a table of fewer words than the texts have.
 fn fewer(params: &Map<String, Value>, vocabulary: &Value) -> Outcome<()> {
     let number = |value: Option<&Value>| value.and_then(Value::as_u64).unwrap_or_default();
-    let (own, words) = (number(params.get("words")), number(vocabulary.get("size")));
-    if own < words {
+    let (own, words, padding) = (number(params.get("words")), number(vocabulary.get("size")), number(vocabulary.get("padding")));
+    // A last word that only fills texts up may be left out, as PFLlib does where every text is full.
+    if own + u64::from(padding + 1 == words) < words {
         return Err(Fault::stage(format!("`words` is {own}, but the data set has {words} words")).help("leave `words` out"));
     }
     Ok(())
@@ -67,7 +68,7 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
                 .help("choose another model, or a data set of texts")
         })?;
         for (own, field) in [("words", "size"), ("padding", "padding")] {
-            if params.get(own).is_none_or(Value::is_null) {
+            if models::asks(&kind, own) && params.get(own).is_none_or(Value::is_null) {
                 params.insert(own.to_owned(), vocabulary.get(field).cloned().unwrap_or_default());
             }
         }

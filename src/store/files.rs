@@ -3,11 +3,16 @@
 //! It knows nothing of objects or records. Tests replace it by one that fails the n-th call, to show that a full disk, an I/O
 //! error or a crash at any instant leaves no half-published result.
 
+use super::map::map;
+use crate::base::Blob;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::SystemTime;
+
+/// From this size on, a file is mapped.
+const MAPPED: u64 = 1 << 16;
 
 /// What a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,13 @@ pub trait Files: Send + Sync + fmt::Debug {
     /// # Errors
     /// `InvalidInput` for what is no regular file, and those of the operating system.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// The whole content of a regular file that nobody changes any more, mapped into memory where that is possible.
+    ///
+    /// # Errors
+    /// As [`Files::read`].
+    fn map(&self, path: &Path) -> io::Result<Blob> {
+        self.read(path).map(Blob::from)
+    }
     /// At most the first `limit` bytes of a regular file.
     ///
     /// # Errors
@@ -162,6 +174,17 @@ impl Files for Disk {
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         file.read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Blob> {
+        let (file, size) = Self::open_regular(path)?;
+        // A small file costs less to read than to map.
+        if size >= MAPPED
+            && let Ok(mapped) = map(&file)
+        {
+            return Ok(mapped);
+        }
+        self.read(path).map(Blob::from)
     }
 
     fn read_head(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {

@@ -13,6 +13,7 @@ mod layout;
 mod lease;
 mod log;
 mod lookup;
+mod map;
 mod object;
 mod record;
 mod run;
@@ -30,6 +31,7 @@ pub use record::{HostInfo, Published, Record};
 pub use run::{Run, RunInfo, RunStart, RunStatus};
 pub use upkeep::{Info, Listed, Verified};
 
+use crate::base::blob::WeakBlob;
 use crate::base::{Digest, Fault, Outcome};
 use index::{Index, Warnings};
 use layout::Layout;
@@ -38,13 +40,13 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An open store. Cloning shares it; all methods may be called from several threads, and several processes may use one folder.
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
 
-type Shared = Arc<Mutex<Weak<Vec<u8>>>>;
+type Shared = Arc<Mutex<WeakBlob>>;
 type Nearest = HashMap<(String, String), Arc<Vec<Record>>>;
 
 struct Inner {

@@ -5,11 +5,12 @@
 
 use super::files::Kind;
 use super::{Store, held};
-use crate::base::{Digest, Fault, ObjectRef, Outcome};
+use crate::base::{Blob, Digest, Fault, ObjectRef, Outcome};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Deref;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 const TREE: &[u8] = b"pflpipe tree 1\n";
 /// From this size on, hashing uses several threads.
@@ -50,7 +51,7 @@ impl Store {
         let path = self.layout().object(&object.digest);
         match self.files().stat(&path) {
             // Comparing costs about as much as hashing did, and a stage that runs again to mend its result must do so.
-            Ok(stat) if stat.kind == Kind::File && stat.size == object.size && self.files().read(&path).is_ok_and(|b| b == bytes) => {
+            Ok(stat) if stat.kind == Kind::File && stat.size == object.size && self.files().map(&path).is_ok_and(|b| *b == *bytes) => {
                 // Garbage collection spares young objects.
                 let _ = self.files().touch(&path);
                 return Ok(object);
@@ -115,11 +116,16 @@ impl Store {
     /// A storage fault when the object is missing or damaged; a damaged one is moved to `quarantine/`, so that the stage that
     /// made it runs again next time.
     pub fn read(&self, what: &impl Address) -> Outcome<Vec<u8>> {
+        self.verified(what, |path| self.files().read(path))
+    }
+
+    /// What `read` finds at the place of an object, once it is what the name says.
+    fn verified<B: Deref<Target = [u8]>>(&self, what: &impl Address, read: impl Fn(&Path) -> io::Result<B>) -> Outcome<B> {
         let wanted = what.digest();
         let path = self.layout().object(&wanted);
         // Twice: the second time for whoever read a damaged object while another put it aside and stored it anew.
         for _ in 0..2 {
-            let bytes = self.files().read(&path).map_err(|e| {
+            let bytes = read(&path).map_err(|e| {
                 let fault = Fault::io("read", &path, &e);
                 if e.kind() == io::ErrorKind::NotFound {
                     fault.help("the object is no longer in the store: run the pipeline again to make it anew")
@@ -156,22 +162,23 @@ impl Store {
         sound
     }
 
-    /// The content of an object, read once for all stages of this process that hold it at the same time.
+    /// The content of an object, verified once for all stages of this process that hold it at the same time, and mapped into memory:
+    /// other processes that hold it share its pages.
     ///
     /// # Errors
     /// As [`Store::read`].
-    pub fn shared(&self, what: &impl Address) -> Outcome<Arc<Vec<u8>>> {
+    pub fn shared(&self, what: &impl Address) -> Outcome<Blob> {
         let slot = {
             let mut map = held(&self.0.shared);
-            map.retain(|_, slot| Arc::strong_count(slot) > 1 || held(slot).strong_count() > 0);
+            map.retain(|_, slot| Arc::strong_count(slot) > 1 || held(slot).upgrade().is_some());
             Arc::clone(map.entry(what.digest()).or_default())
         };
         let mut weak = held(&slot);
         if let Some(bytes) = weak.upgrade() {
             return Ok(bytes);
         }
-        let bytes = Arc::new(self.read(what)?);
-        *weak = Weak::clone(&Arc::downgrade(&bytes));
+        let bytes = self.verified(what, |path| self.files().map(path))?;
+        *weak = bytes.downgrade();
         Ok(bytes)
     }
 
@@ -266,7 +273,7 @@ mod tests {
         let object = store.put(&vec![7; 3 << 20]).expect("writable");
         let first = store.shared(&object).expect("there");
         let second = store.shared(&object).expect("there");
-        assert!(Arc::ptr_eq(&first, &second));
+        assert!(first.same(&second));
         drop((first, second));
         assert_eq!(store.shared(&object).expect("there").len(), 3 << 20);
     }

@@ -14,7 +14,6 @@ use crate::base::Outcome;
 use crate::base::random::{Purpose, stream};
 use crate::spec::catalog::{Field, Type};
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 pub(super) fn fields() -> Vec<Field> {
     vec![
@@ -78,6 +77,6 @@ impl Noise {
             }
             bytes.extend(sample.iter().flat_map(|value| value.to_le_bytes()));
         }
-        data.with_samples(Samples::F32(Bytes::new(Arc::new(bytes), HEADER)))
+        data.with_samples(Samples::F32(Bytes::new(bytes, HEADER)))
     }
 }

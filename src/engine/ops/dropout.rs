@@ -7,6 +7,7 @@ use crate::base::{Fault, Outcome};
 use crate::engine::kernels::reserve;
 use crate::engine::plan::Builder;
 use crate::engine::real::Real;
+use crate::engine::steps::Noise;
 use rand::Rng;
 
 #[derive(Clone, Debug)]
@@ -17,10 +18,25 @@ pub(in crate::engine) struct Dropout {
     whole: bool,
 }
 
-pub(in crate::engine) fn plan(builder: &mut Builder, p: f64, whole: bool) -> Outcome<()> {
-    if !(0.0..1.0).contains(&p) {
-        return Err(Fault::stage(format!("the probability of dropout is {p}, but must be at least 0 and below 1")));
+/// Refuses what is no probability of dropout.
+pub(super) fn check(p: f64) -> Outcome<()> {
+    if (0.0..1.0).contains(&p) {
+        return Ok(());
     }
+    Err(Fault::stage(format!("the probability of dropout is {p}, but must be at least 0 and below 1")))
+}
+
+/// Draws factors of elements: 0, or what keeps the mean; 1 where nothing is dropped.
+pub(super) fn draw<F: Real>(p: f64, recording: bool, noise: &mut Noise, factors: &mut [F]) {
+    if p == 0.0 || !recording {
+        return factors.fill(F::ONE);
+    }
+    let (scale, rng, bound) = (F::from_f64(1.0 / (1.0 - p)), noise.stream(), (p * f64::from(u32::MAX)) as u32);
+    factors.iter_mut().for_each(|factor| *factor = if rng.next_u32() < bound { F::ZERO } else { scale });
+}
+
+pub(in crate::engine) fn plan(builder: &mut Builder, p: f64, whole: bool) -> Outcome<()> {
+    check(p)?;
     // Dropping nothing is no step.
     if p == 0.0 {
         return Ok(());

@@ -5,6 +5,7 @@
 //! values those are, and where gradients of several readers meet, is the business of `steps`.
 
 pub(super) mod activation;
+pub(super) mod attention;
 pub(super) mod average;
 pub(super) mod conv;
 pub(super) mod dropout;
@@ -13,20 +14,26 @@ pub(super) mod group_norm;
 pub(super) mod grouped;
 pub(super) mod join;
 pub(super) mod linear;
+pub(super) mod lstm;
 pub(super) mod norm;
 pub(super) mod pool;
+pub(super) mod positions;
+pub(super) mod tokens;
 
 use super::kernels::{Conv, Window, relu, relu_backward, reserve};
 use super::params::Buffers;
 use super::real::Real;
 use super::steps::{Kept, Scratch, Values};
 use activation::Activation;
+use attention::Attention;
 use average::Average;
 use dropout::Dropout;
 use embedding::Embedding;
 use group_norm::GroupNorm;
 use grouped::Grouped;
+use lstm::Lstm;
 use norm::Norm;
+use positions::{Dense, Pick, Signs};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -65,9 +72,15 @@ pub(super) enum Op {
     GroupNorm(GroupNorm),
     Grouped(Grouped),
     Embedding(Embedding),
+    Dense(Dense),
+    Signs(Signs),
+    Pick(Pick),
+    Lstm(Lstm),
+    Attention(Attention),
     Pool(Window),
     Average(Average),
     Dropout(Dropout),
+    Tokens(tokens::Tokens),
     Activation(Activation),
     /// The sum with another value.
     Add(usize),
@@ -148,9 +161,15 @@ pub(super) fn forward<F: Real>(step: &Step, mut pass: Forward<'_, F>) {
         Op::GroupNorm(norm) => group_norm::forward(norm, &mut pass),
         Op::Grouped(grouped) => grouped::forward(grouped, &mut pass),
         Op::Embedding(embedding) => embedding::forward(embedding, &mut pass),
+        Op::Dense(dense) => positions::forward(dense, &mut pass),
+        Op::Signs(signs) => positions::signs_forward(signs, &mut pass),
+        Op::Pick(pick) => positions::pick_forward(*pick, &mut pass),
+        Op::Lstm(lstm) => lstm::forward(lstm, &mut pass),
+        Op::Attention(attention) => attention::forward(attention, &mut pass),
         Op::Pool(window) => pool::forward(window, &mut pass),
         Op::Average(average) => average::forward(average, &mut pass),
         Op::Dropout(dropout) => dropout::forward(dropout, &mut pass),
+        Op::Tokens(tokens) => tokens::forward(tokens, &mut pass),
         Op::Activation(activation) => activation::forward(*activation, &mut pass),
         Op::Add(other) => join::add(*other, &mut pass),
         Op::Concat(parts) => join::concat(parts, &mut pass),
@@ -176,9 +195,15 @@ pub(super) fn backward<F: Real>(step: &Step, mut pass: Backward<'_, F>) {
         Op::GroupNorm(norm) => group_norm::backward(norm, &mut pass),
         Op::Grouped(grouped) => grouped::backward(grouped, &mut pass),
         Op::Embedding(embedding) => embedding::backward(embedding, &mut pass),
+        Op::Dense(dense) => positions::backward(dense, &mut pass),
+        Op::Signs(signs) => positions::signs_backward(signs, &mut pass),
+        Op::Pick(pick) => positions::pick_backward(*pick, &mut pass),
+        Op::Lstm(lstm) => lstm::backward(lstm, &mut pass),
+        Op::Attention(attention) => attention::backward(attention, &mut pass),
         Op::Pool(window) => pool::backward(window, &mut pass),
         Op::Average(average) => average::backward(average, &mut pass),
         Op::Dropout(_) => dropout::backward(&mut pass),
+        Op::Tokens(tokens) => tokens::backward(tokens, &mut pass),
         Op::Activation(activation) => activation::backward(*activation, &mut pass),
         Op::Add(other) => join::add_backward(*other, &mut pass),
         Op::Concat(parts) => join::concat_backward(parts, &mut pass),

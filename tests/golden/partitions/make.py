@@ -1,8 +1,8 @@
 """Writes the golden numbers of the partitions: `python make.py`, with numpy 2.2.6 and scikit-learn 1.9.1.
 
 The procedures are those of PFLlib's data set scripts, written anew on numpy's global generator and scikit-learn's
-`train_test_split`, which are the two things the Rust code has to imitate bit for bit. `mnist.labels` and `fashion.labels`
-hold the 70,000 labels (train, then test), two a byte, the first in the low half.
+`train_test_split`, which are the two things the Rust code has to imitate bit for bit. `mnist.labels`, `fashion.labels`
+and `cifar10.labels` hold the 70,000 or 60,000 labels (train, then test), two a byte, the first in the low half.
 
 Each line of `partitions.jsonl` is one setting: sizes before the split, the first five training indices of client 0, the number
 of attempts, and the sha256 of everything (a client after the other: training count, indices, test count, indices, as u32
@@ -137,6 +137,12 @@ def settings():
     yield m, dict(kind="extended-dirichlet", seed=3, clients=200, alpha=10.0, classes_per_client=4)
     for seed in range(20):
         yield m, dict(kind="extended-dirichlet", seed=seed, clients=10, alpha=0.5, classes_per_client=2)
+    for clients in [20, 100]:
+        yield "cifar10", dict(kind="dirichlet", seed=1, clients=clients, alpha=0.1)
+        yield "cifar10", dict(kind="extended-dirichlet", seed=1, clients=clients, alpha=100, classes_per_client=2)
+        for balance in [False, True]:
+            yield "cifar10", dict(kind="pathological", seed=1, clients=clients, balance=balance)
+            yield "cifar10", dict(kind="iid", seed=1, clients=clients, balance=balance)
 
 
 def main():
