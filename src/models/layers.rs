@@ -110,7 +110,7 @@ const KINDS: &[Kind] = &[
             fields
         },
         make: |part| {
-            let (kernel, stride, padding) = part.window()?;
+            let [kernel, stride, padding] = part.window()?;
             Ok(Layer::MaxPool2d { kernel, stride, padding, ceil: part.flag("ceil") })
         },
     },
@@ -119,7 +119,7 @@ const KINDS: &[Kind] = &[
         doc: "the mean of each window; the border counts as zeros",
         fields: windows,
         make: |part| {
-            let (kernel, stride, padding) = part.window()?;
+            let [kernel, stride, padding] = part.window()?;
             Ok(Layer::AvgPool2d { kernel, stride, padding })
         },
     },
@@ -255,10 +255,10 @@ impl Part<'_> {
         }
     }
     /// Kernel, stride and padding of a pool.
-    fn window(&self) -> Outcome<((usize, usize), (usize, usize), (usize, usize))> {
+    fn window(&self) -> Outcome<[(usize, usize); 3]> {
         let kernel = self.pair("kernel")?;
         let stride = if self.get("stride").is_some() { self.pair("stride")? } else { kernel };
-        Ok((kernel, stride, self.pair("padding")?))
+        Ok([kernel, stride, self.pair("padding")?])
     }
 }
 
