@@ -9,16 +9,18 @@ use crate::attacks::Findings;
 use crate::fl::History;
 use crate::fl::history::Status;
 use crate::plan::{Decision, Plan};
-use crate::plots::{self, Bubbles, Critical, Curves, Front, Heat, Picture, Point, Series, Spot, Strip, Strips};
+use crate::plots::{self, Bubbles, Critical, Curves, Front, Heat, Picture, Placed, Point, Scatter, Series, Spot, Strip, Strips};
 use crate::report::Figure;
+use crate::results::plane;
 use crate::spec::Table as Layout;
+use crate::stage::features;
 use crate::store::Store;
 use crate::table::{Analysis, Measure, Table, Wanted};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The kinds of drawings, with a sentence each.
-pub(super) const KINDS: [(&str, &str); 7] = [
+pub(super) const KINDS: [(&str, &str); 9] = [
     ("curves", "learning curves: mean and sample sd over seeds"),
     ("sweep", "the value of each row over a numeric column axis, with sample sd"),
     ("heat", "the value of each row and column as a shade, where columns are no numbers"),
@@ -26,6 +28,8 @@ pub(super) const KINDS: [(&str, &str); 7] = [
     ("cost", "accuracy against floats sent and against gradient evaluations, with the front"),
     ("critical", "critical-difference diagram of the mean ranks"),
     ("partition", "which client has how many samples of which class"),
+    ("features", "features of test samples by class and client, on their principal components"),
+    ("tsne", "features of test samples by class and client, by t-SNE"),
 ];
 
 /// No polyline has more points than these.
@@ -36,7 +40,9 @@ const CLIENTS: usize = 150;
 const ATTACKS: usize = 40;
 /// No more pictures of one attack than these are shown.
 const PICTURES: usize = 8;
-/// No more partitions than these are drawn.
+/// No more test samples than these have their features drawn, about.
+const SAMPLES: usize = 300;
+/// No more partitions, or models, than these are drawn.
 const PARTITIONS: usize = 6;
 
 /// What one training of a cell tells beyond its number.
@@ -396,6 +402,55 @@ pub(super) fn partitions(plan: &Plan, decisions: &[Decision], store: &Store) -> 
         let name: String =
             format!("partition-{label}").chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
         all.push(Figure { name: name.trim_end_matches('-').to_owned(), caption, svg: plots::bubbles(&Bubbles { title: label, clients }) });
+    }
+    all
+}
+
+/// What the global model of each finished training makes of test samples, of the first seed where several differ in nothing else.
+pub(super) fn features(plan: &Plan, decisions: &[Decision], store: &Store, tsne: bool) -> Vec<Figure> {
+    let mut all = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
+    for (node, decision) in plan.nodes.iter().zip(decisions).filter(|(node, _)| node.kind == "train") {
+        let Decision::Cached { outputs, .. } = decision else { continue };
+        let split = node.inputs.iter().map(|input| (plan.node(input.node), &decisions[input.node.index()]));
+        let Some((split, Decision::Cached { outputs: made, .. })) = split.into_iter().find(|(node, _)| node.kind == "partition") else {
+            continue;
+        };
+        // Seeds, and those of what it reads, are not told apart.
+        let plain = |params: &mut serde_json::Map<String, Value>| {
+            ["seed", "batch_seed", "sampling_seed"].iter().for_each(|key| drop(params.remove(*key)))
+        };
+        let (mut params, mut of_split) = (node.params.to_map(), split.params.to_map());
+        plain(&mut params);
+        plain(&mut of_split);
+        for slot in ["partition", "model"] {
+            params.remove(slot);
+        }
+        if all.len() >= PARTITIONS || !seen.insert(format!("{} {}", Value::Object(params), Value::Object(of_split))) {
+            continue;
+        }
+        let (Some(model), Some(data), Some(clients)) = (outputs.get("model"), made.get("data"), made.get("clients")) else { continue };
+        let Ok(found) = features::features(store, model, data, clients, SAMPLES) else { continue };
+        let plane = if tsne { plane::neighbors(&found.values, found.width) } else { plane::components(&found.values, found.width) };
+        let Some(plane) = plane else { continue };
+        let label = node.label();
+        let axis = |number: usize| match tsne {
+            true => format!("axis {} of t-SNE", number + 1),
+            false => format!("principal component {} ({:.0} % of the variance)", number + 1, 100.0 * plane.shares[number]),
+        };
+        let belongs = found.classes.iter().zip(&found.clients);
+        let points =
+            plane.points.iter().zip(belongs).map(|(at, (class, client))| Placed { at: *at, class: *class, client: *client }).collect();
+        let kind = if tsne { "tsne" } else { "features" };
+        let caption = format!(
+            "The {} features of {} test samples, evenly from all clients, by the global model of {label}{}.",
+            found.width,
+            found.classes.len(),
+            if tsne { "; only which points are near each other means something" } else { "" }
+        );
+        let name: String = format!("{kind}-{label}").chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+        let plot = Scatter { title: format!("Features: {label}"), axes: [axis(0), axis(1)], points };
+        all.push(Figure { name: name.trim_end_matches('-').to_owned(), caption, svg: plots::scatter(&plot) });
     }
     all
 }

@@ -23,6 +23,8 @@ use std::path::PathBuf;
   cost       accuracy against floats sent and against gradient evaluations, with the front
   critical   critical-difference diagram of the mean ranks
   partition  which client has how many samples of which class
+  features   features of test samples by class and client, on their principal components
+  tsne       features of test samples by class and client, by t-SNE
 
 Examples:
   pflpipe plot pipelines/quickstart.yaml --kind curves --column 0.1 -o curves.svg
@@ -76,6 +78,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     }
     if kinds.contains(&"partition") {
         figures.extend(evidence::partitions(plan, &decisions, &store));
+    }
+    for (kind, tsne) in [("features", false), ("tsne", true)] {
+        if kinds.contains(&kind) {
+            figures.extend(evidence::features(plan, &decisions, &store, tsne));
+        }
     }
     context.pass_warnings(&store);
     let [figure] = figures.as_slice() else {

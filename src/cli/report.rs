@@ -87,6 +87,7 @@ fn page(project: &Project, store: &Store) -> Outcome<Page> {
         warnings,
         reconstructions: evidence::reconstructions(plan, &decisions, store),
         partitions: evidence::partitions(plan, &decisions, store),
+        features: evidence::features(plan, &decisions, store, false),
         graph: Some(evidence::graph(project)),
         pipeline: project.pipeline.text.clone(),
         stages: stages(project, &decisions, &records),

@@ -32,13 +32,13 @@ fn open(request: &Request<'_>, name: &str) -> Outcome<(Hdf5, Vec<(String, Object
     Ok((file, clients))
 }
 
+/// The arrays of a client by name.
+type Arrays = BTreeMap<String, Object>;
+/// Takes in a client's arrays.
+type Visit<'a> = dyn FnMut(&Hdf5, &Arrays, &mut Rows) -> Outcome<()> + 'a;
+
 /// Visits every client of both files: the file, the name and the fields of the client. The rows know their groups afterwards.
-fn each(
-    request: &Request<'_>,
-    names: [&str; 2],
-    rows: &mut Rows,
-    visit: &mut dyn FnMut(&Hdf5, &BTreeMap<String, Object>, &mut Rows) -> Outcome<()>,
-) -> Outcome<()> {
+fn each(request: &Request<'_>, names: [&str; 2], rows: &mut Rows, visit: &mut Visit<'_>) -> Outcome<()> {
     for (side, name) in names.into_iter().enumerate() {
         let (file, clients) = open(request, name)?;
         for (client, group) in clients {
@@ -53,7 +53,7 @@ fn each(
     if rows.labels.is_empty() { Err(request.missing()) } else { Ok(()) }
 }
 
-fn field(file: &Hdf5, fields: &BTreeMap<String, Object>, name: &str) -> Outcome<Object> {
+fn field(file: &Hdf5, fields: &Arrays, name: &str) -> Outcome<Object> {
     fields.get(name).copied().ok_or_else(|| file.fault(format_args!("has no `{name}` of a client")))
 }
 
@@ -85,16 +85,47 @@ pub(super) fn emnist(request: &Request<'_>) -> Outcome<Dataset> {
         ["fed_emnist_train.h5", "fed_emnist_test.h5"]
     };
     let classes = if digits { 10 } else { 62 };
-    let (mut rows, mut values) = (Rows { what: "writer", ..Rows::default() }, Vec::new());
+    let (mut rows, mut values) = (Rows { what: "writer", ..Rows::default() }, Pixels::default());
     each(request, names, &mut rows, &mut |file, fields, rows| {
         let pixels = file.array(field(file, fields, "pixels")?)?;
         let [count, 28, 28] = pixels.dims[..] else {
             return Err(file.fault(format_args!("has pictures of the shape {:?}, but they are n x 28 x 28", pixels.dims)));
         };
-        values.extend(pixels.floats(file)?);
+        values.add(&pixels.floats(file)?);
         add_labels(file, field(file, fields, "label")?, classes, count, rows)
     })?;
-    of_floats(request.name, Shape { channels: 1, height: 28, width: 28 }, classes, &values, rows, request.origin())
+    let shape = Shape { channels: 1, height: 28, width: 28 };
+    if values.floats.is_empty() {
+        return of_bytes(request.name, shape, classes, &values.bytes, UNIT, rows, request.origin());
+    }
+    of_floats(request.name, shape, classes, &values.floats, rows, request.origin())
+}
+
+/// A byte stands for itself over 255.
+const UNIT: Scaling = Scaling { divisor: 255.0, mean: 0.0, sd: 1.0 };
+
+/// Floats as bytes, a quarter of the memory, as long as each of them is exactly a byte over 255.
+#[derive(Default)]
+struct Pixels {
+    bytes: Vec<u8>,
+    /// Everything, once one of them is not.
+    floats: Vec<f32>,
+}
+
+impl Pixels {
+    fn add(&mut self, values: &[f32]) {
+        let byte = |value: f32| Some((value * 255.0).round() as u8).filter(|byte| f32::from(*byte) / 255.0 == value);
+        if self.floats.is_empty() {
+            let before = self.bytes.len();
+            self.bytes.extend(values.iter().map_while(|&value| byte(value)));
+            if self.bytes.len() - before == values.len() {
+                return;
+            }
+            self.bytes.truncate(before);
+            self.floats = std::mem::take(&mut self.bytes).into_iter().map(|byte| f32::from(byte) / 255.0).collect();
+        }
+        self.floats.extend_from_slice(values);
+    }
 }
 
 pub(super) fn cifar_fields() -> Vec<Field> {
@@ -216,6 +247,17 @@ fn counted(request: &Request<'_>, words: usize) -> Outcome<HashMap<String, u32>>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pixels_are_bytes_as_long_as_that_is_exact() {
+        let mut pixels = Pixels::default();
+        pixels.add(&[0.0, 1.0, 51.0 / 255.0]);
+        assert_eq!((&pixels.bytes[..], pixels.floats.len()), (&[0, 255, 51][..], 0));
+        pixels.add(&[1.0, 0.3]);
+        assert_eq!((pixels.bytes.len(), &pixels.floats[..]), (0, &[0.0, 1.0, 51.0 / 255.0, 1.0, 0.3][..]));
+        pixels.add(&[0.0]);
+        assert_eq!(pixels.floats.len(), 6);
+    }
 
     #[test]
     fn a_text_is_cut_into_pieces_with_the_next_character() {

@@ -166,6 +166,11 @@ pub enum Layer {
         /// The factor.
         scale: f64,
     },
+    /// The pixels of an image as a sequence, with a learned token before them; to each place something learned is added.
+    Tokens {
+        /// Module name.
+        name: String,
+    },
     /// One position of a sequence, as a vector.
     Pick(At),
     /// A long short-term memory along a sequence.
@@ -402,6 +407,7 @@ fn label(layer: &Layer) -> String {
         Layer::Signs { .. } => "signs of positions".to_owned(),
         Layer::Pick(_) => "choice of a position".to_owned(),
         Layer::Lstm { name, .. } => format!("LSTM `{name}`"),
+        Layer::Tokens { name } => format!("tokens `{name}`"),
         Layer::Attention { name, .. } => format!("attention `{name}`"),
         Layer::AvgPool2d { .. } | Layer::AdaptiveAvgPool2d { .. } => "average pool".to_owned(),
         Layer::Dropout { .. } => "dropout".to_owned(),

@@ -101,6 +101,7 @@ impl Builder {
             Layer::Signs { scale } => ops::positions::plan_signs(self, *scale),
             Layer::Pick(at) => ops::positions::plan_pick(self, *at, self.input),
             Layer::Lstm { name, hidden, layers, both, dropout } => ops::lstm::plan(self, name, *hidden, *layers, *both, *dropout),
+            Layer::Tokens { name } => ops::tokens::plan(self, name),
             Layer::Attention { name, heads, dropout } => ops::attention::plan(self, name, *heads, *dropout),
             Layer::Flatten => {
                 if !self.flat {

@@ -150,7 +150,9 @@ impl<D: Device<f32>> Stock<D> {
                 Op::GroupNorm(_) => return Err(missing("group or layer normalisation")),
                 Op::Grouped(_) => return Err(missing("grouped or dilated convolutions")),
                 Op::Embedding(_) => return Err(missing("embeddings")),
-                Op::Dense(_) | Op::Signs(_) | Op::Pick(_) | Op::Lstm(_) | Op::Attention(_) => return Err(missing("sequences")),
+                Op::Dense(_) | Op::Signs(_) | Op::Pick(_) | Op::Lstm(_) | Op::Attention(_) | Op::Tokens(_) => {
+                    return Err(missing("sequences"));
+                }
                 Op::Dropout(_) => return Err(missing("dropout")),
                 Op::Average(_) => return Err(missing("average pools")),
                 Op::Add(_) | Op::Concat(_) => return Err(missing("branches")),

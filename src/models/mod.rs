@@ -10,6 +10,7 @@ mod digit5cnn;
 mod fasttext;
 mod googlenet;
 mod harcnn;
+mod layers;
 mod lenet;
 mod logistic;
 mod mlp;
@@ -17,6 +18,7 @@ mod mobilenet;
 mod resnet;
 mod textcnn;
 mod texts;
+mod vit;
 
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
@@ -77,7 +79,7 @@ struct Family {
 }
 
 /// Every family, in the order in which help lists them.
-const FAMILIES: [Family; 19] = [
+const FAMILIES: [Family; 21] = [
     Family { variant: cnn::variant, build: cnn::build },
     Family { variant: mlp::variant, build: mlp::build },
     Family { variant: logistic::variant, build: logistic::build },
@@ -97,12 +99,14 @@ const FAMILIES: [Family; 19] = [
     Family { variant: mobilenet::variant, build: mobilenet::build },
     Family { variant: alexnet::variant, build: alexnet::build },
     Family { variant: googlenet::variant, build: googlenet::build },
+    Family { variant: vit::variant, build: vit::build },
+    Family { variant: layers::variant, build: layers::build },
 ];
 
-/// The families whose samples are texts.
+/// Whether the samples of such a model are texts.
 #[must_use]
-pub fn of_texts(kind: &str) -> bool {
-    asks(kind, "words")
+pub fn takes_texts(kind: &str, params: &Map<String, Value>) -> bool {
+    if kind == "layers" { layers::takes_texts(params) } else { asks(kind, "words") }
 }
 
 /// Whether a family has a parameter of that name.
@@ -211,6 +215,36 @@ mod tests {
     fn made(kind: &str, params: Value, shape: (usize, usize, usize), classes: usize) -> Outcome<Network> {
         let shape = Shape { channels: shape.0, height: shape.1, width: shape.2 };
         build(kind, params.as_object().expect("a map"), shape, classes)
+    }
+
+    #[test]
+    fn an_own_network_is_a_list() {
+        let list = json!({"layers": [
+            {"layer": "conv", "out": 8, "kernel": [3], "padding": [1], "bias": false},
+            "batch_norm",
+            "relu",
+            {"layer": "save", "as": "x"},
+            {"layer": "conv", "out": 8, "kernel": [1, 3], "padding": [0, 1], "groups": 2, "name": "second"},
+            {"layer": "add", "as": "x"},
+            {"layer": "activation", "function": "gelu"},
+            {"layer": "max_pool", "kernel": [2]},
+            "flatten",
+            "batch_norm",
+            {"layer": "dropout", "p": 0.1},
+        ], "head": [6]});
+        let net = made("layers", list, (3, 6, 4), 5).expect("fits");
+        let names: Vec<_> = net.layout().entries.iter().map(|entry| entry.name.as_str()).collect();
+        let wanted = "0.weight 1.weight 1.bias second.weight second.bias 9.weight 9.bias fc.0.weight fc.0.bias fc.2.weight fc.2.bias";
+        assert_eq!(names.join(" "), wanted);
+        assert_eq!((net.features(), net.layout().head().len()), (48, 48 * 6 + 6 + 35));
+        let fault = |layers: Value| made("layers", json!({"layers": layers}), (3, 6, 4), 5).expect_err("does not fit").to_string();
+        assert!(fault(json!(["cnov"])).contains("no layer `cnov`"));
+        assert!(fault(json!([{"layer": "conv", "out": 8}])).contains("`kernel` of `conv` is nothing"));
+        assert!(fault(json!([{"layer": "add", "as": "x"}])).contains("no saved value `x`"));
+        assert!(fault(json!([{"layer": "conv", "out": 8, "kernel": [7]}])).contains("too small"));
+        let words = json!({"layers": [{"layer": "embedding", "out": 4}, "mean"], "words": 9, "padding": 0});
+        assert!(takes_texts("layers", words.as_object().expect("a map")) && !takes_texts("cnn", &Map::new()));
+        assert_eq!(made("layers", words, (1, 1, 7), 5).expect("fits").layout().len, 36 + 25);
     }
 
     // Sizes of PFLlib's models as its own construction gives them.

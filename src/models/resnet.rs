@@ -80,7 +80,7 @@ impl Builder {
     fn norm(&mut self, name: &str, channels: usize) -> Outcome<()> {
         self.layers.push(match self.group {
             None => Layer::norm2d(name),
-            Some(group) if channels % group == 0 => {
+            Some(group) if channels.is_multiple_of(group) => {
                 Layer::GroupNorm { name: name.to_owned(), groups: channels / group, shared: true, eps: 1e-5 }
             }
             Some(group) => {

@@ -11,6 +11,7 @@ mod front;
 mod graph;
 mod heat;
 mod pictures;
+mod scatter;
 mod strips;
 mod svg;
 
@@ -21,5 +22,6 @@ pub use front::{Front, Spot, front};
 pub use graph::{Box, graph};
 pub use heat::{Heat, heat};
 pub use pictures::{Picture, pictures};
+pub use scatter::{Placed, Scatter, scatter};
 pub use strips::{Strip, Strips, strips};
 pub use svg::{STYLE, Svg};

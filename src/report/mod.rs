@@ -52,6 +52,8 @@ pub struct Page {
     pub reconstructions: Vec<Figure>,
     /// Partitions.
     pub partitions: Vec<Figure>,
+    /// What trained models make of test samples.
+    pub features: Vec<Figure>,
     /// The graph of stages.
     pub graph: Option<Figure>,
     /// The text of the pipeline.
@@ -112,6 +114,7 @@ fn values(page: &Page) -> Value {
         sections => sections,
         reconstructions => page.reconstructions.iter().map(figure).collect::<Vec<_>>(),
         partitions => page.partitions.iter().map(figure).collect::<Vec<_>>(),
+        features => page.features.iter().map(figure).collect::<Vec<_>>(),
         graph => page.graph.as_ref().map(figure),
         pipeline => page.pipeline.clone(),
         stages => context! { header => page.stages.header.clone(), rows => page.stages.rows.clone() },

@@ -3,5 +3,6 @@
 //! Numbers in, numbers out: it knows neither tables nor where a result is stored.
 
 pub mod h5;
+pub mod plane;
 pub mod published;
 pub mod stats;

@@ -4,6 +4,7 @@
 
 mod attack;
 mod dataset;
+pub mod features;
 mod model;
 mod partition;
 pub mod task;

@@ -53,7 +53,7 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let info: DataInfo =
         serde_json::from_slice(&info).map_err(|e| Fault::storage(format!("the data set's description is damaged: {e}")))?;
     let kind = tag(task, "kind")?.to_owned();
-    if info.storage.get("tokens").is_some() && !models::of_texts(&kind) {
+    if info.storage.get("tokens").is_some() && !models::takes_texts(&kind, &task.params) {
         return Err(Fault::stage(format!("model `{kind}` takes numbers, but the samples are texts of {} words", info.shape.width))
             .help("choose a model of texts, or a data set of numbers"));
     }
@@ -62,13 +62,13 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     for key in ["kind", "seed", "data"] {
         params.remove(key);
     }
-    if models::of_texts(&kind) {
+    if models::takes_texts(&kind, &params) {
         let vocabulary = info.storage.get("tokens").ok_or_else(|| {
             Fault::stage(format!("model `{kind}` takes texts, but the samples are numbers"))
                 .help("choose another model, or a data set of texts")
         })?;
         for (own, field) in [("words", "size"), ("padding", "padding")] {
-            if models::asks(&kind, own) && !params.get(own).is_some_and(|value| !value.is_null()) {
+            if models::asks(&kind, own) && params.get(own).is_none_or(Value::is_null) {
                 params.insert(own.to_owned(), vocabulary.get(field).cloned().unwrap_or_default());
             }
         }

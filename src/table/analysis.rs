@@ -329,7 +329,7 @@ fn ranked(table: &Table, columns: &[usize], level: f64, notes: &mut Vec<String>)
     }
     let grid: Vec<Vec<f64>> = blocks.iter().map(|block| whole.iter().map(|row| sign * values[*row][*block]).collect()).collect();
     let test = Friedman::of(&grid, level)?;
-    if test.blocks < 6 {
+    if test.blocks < 6 && test.exact.is_none() {
         notes.push(format!("with {} blocks the p-values of Friedman's test are rough", test.blocks));
     }
     let blocks_are = if by_column { table.heading.column_axis.clone() } else { table.heading.over.join(", ") };

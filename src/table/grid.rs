@@ -185,9 +185,10 @@ impl Table {
                     .collect();
                 sheets.push(Sheet {
                     title: format!(
-                        "Mean ranks{of}: Friedman chi2 = {:.2}, p {}; Iman-Davenport p {}; Nemenyi's critical difference {:.2} at {}",
+                        "Mean ranks{of}: Friedman chi2 = {:.2}, {} {}; Iman-Davenport p {}; Nemenyi's critical difference {:.2} at {}",
                         test.chi2,
-                        equals(test.p),
+                        if test.exact.is_some() { "exact p" } else { "p" },
+                        equals(test.exact.unwrap_or(test.p)),
                         test.f.map_or_else(|| "not defined".to_owned(), |_| equals(test.p_f)),
                         test.critical,
                         number(test.level)

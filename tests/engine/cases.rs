@@ -1,6 +1,6 @@
 //! Networks with branches, and with the layers that stand alone: small, with odd sizes.
 
-use pflpipe::engine::{Activation, Layer, Network, Shape};
+use pflpipe::engine::{Activation, At, Layer, Network, Shape};
 
 fn image(channels: usize, height: usize, width: usize) -> Shape {
     Shape { channels, height, width }
@@ -112,6 +112,16 @@ fn cases() -> Vec<(&'static str, Shape, Vec<Layer>)> {
                 Layer::Dropout { p: 0.0, channels: false },
                 Layer::Concat { names: vec!["mean".into()] },
                 Layer::Flatten,
+            ],
+        ),
+        (
+            "tokens",
+            image(2, 4, 6),
+            vec![
+                Layer::conv("project", 6, 2, 0),
+                Layer::Tokens { name: "tokens".into() },
+                Layer::Attention { name: "attention".into(), heads: 2, dropout: 0.0 },
+                Layer::Pick(At::First),
             ],
         ),
         (

@@ -262,6 +262,47 @@ fn torchs_order_goes_out_as_it_came_in() {
     }
 }
 
+#[test]
+fn dropout_follows_its_stream_and_rests_in_evaluation() {
+    let layers = |p, channels| vec![Layer::conv("c", 4, 1, 0), Layer::Dropout { p, channels }, Layer::Flatten, Layer::linear("fc", 3)];
+    for (p, channels) in [(0.25, false), (0.75, true)] {
+        let net = Arc::new(Network::build(image(2, 8, 9), layers(p, channels), 3).expect("fits"));
+        let mut model = Model::<f64>::init(net.clone(), &mut rng(4));
+        let x = noise::<f64>(&mut rng(5), 50 * 144);
+        let mut engine = Engine::new();
+        let mut features = |engine: &mut Engine<f64>, training: bool, seed: u64| {
+            model.training = training;
+            engine.draw_from(rng(seed));
+            engine.forward(0, &mut model, &x, 50).expect("fits");
+            engine.features(0).to_vec()
+        };
+        let whole = features(&mut engine, false, 1);
+        let dropped = features(&mut engine, true, 1);
+        assert_eq!(dropped, features(&mut engine, true, 1), "the same stream");
+        assert_ne!(dropped, features(&mut engine, true, 2), "another stream");
+        let share = dropped.iter().filter(|value| **value == 0.0).count() as f64 / dropped.len() as f64;
+        assert!((share - p).abs() < if channels { 0.1 } else { 0.01 }, "{share} dropped instead of {p}");
+        for (at, (found, own)) in dropped.iter().zip(&whole).enumerate() {
+            let factor = if *found == 0.0 { 0.0 } else { 1.0 / (1.0 - p) };
+            assert!((found - own * factor).abs() < 1e-12);
+            // A channel is dropped in all pixels of a sample or in none.
+            assert!(!channels || (*found == 0.0) == (dropped[at / 288 * 288 + at % 4] == 0.0));
+        }
+        let mut d_input = Vec::new();
+        model.training = true;
+        engine.draw_from(rng(1));
+        engine.forward(0, &mut model, &x, 50).expect("fits");
+        let d_features = vec![1.0; dropped.len()];
+        let mut gradient = vec![0.0; model.params.len()];
+        engine.backward(0, &model, None, Some(&d_features), Parts::Base, &mut gradient).expect("after forward");
+        engine.backward_input(0, &model, None, Some(&d_features), &mut d_input).expect("after forward");
+        let kept = dropped.iter().skip(2).step_by(4).filter(|value| **value != 0.0).count() as f64;
+        let bias = net.layout().entry("c.bias").expect("it has one").range.clone();
+        assert!((gradient[bias][2] - kept / (1.0 - p)).abs() < 1e-9);
+    }
+    assert!(Network::build(image(2, 8, 9), layers(1.0, false), 3).expect_err("all dropped").to_string().contains("probability of dropout"));
+}
+
 mod on_the_tape {
     use super::*;
     use dfdx::prelude::*;

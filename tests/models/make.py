@@ -332,6 +332,44 @@ class TextCNN(nn.Module):
         return torch.cat([self.get_submodule(name)(x).squeeze(2) for name in self.names], 1)
 
 
+class Tokens(nn.Module):
+    def __init__(self, width, places):
+        super().__init__()
+        self.class_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embedding = nn.Parameter(torch.zeros(1, places, width))
+
+    def forward(self, x):
+        x = x.flatten(2).permute(0, 2, 1)
+        return torch.cat([self.class_token.expand(len(x), -1, -1), x], 1) + self.pos_embedding
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, width, heads, feed):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width, eps=1e-6)
+        self.self_attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.ln_2 = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = nn.Sequential(nn.Linear(width, feed), nn.GELU(), nn.Identity(), nn.Linear(feed, width))
+
+    def forward(self, x):
+        y = self.ln_1(x)
+        x = x + self.self_attention(y, y, y, need_weights=False)[0]
+        return x + self.mlp(self.ln_2(x))
+
+
+class First(nn.Module):
+    def forward(self, x):
+        return x[:, 0]
+
+
+def vit(channels, classes, side, patch, width, heads, depth, feed):
+    places = (side[0] // patch) * (side[1] // patch) + 1
+    modules = [("conv_proj", nn.Conv2d(channels, width, patch, patch)), ("tokens", Tokens(width, places))]
+    modules += [(f"encoder.layers.encoder_layer_{index}", EncoderLayer(width, heads, feed)) for index in range(depth)]
+    modules += [("encoder.ln", nn.LayerNorm(width, eps=1e-6)), ("first", First())]
+    return Chain(modules, nn.Linear(width, classes))
+
+
 def cases():
     """Name of the case, kind, parameters in a pipeline, shape (channels, height, width), classes, words or None, the model."""
     res = lambda **kw: dict(kind="resnet", **kw)
@@ -355,6 +393,8 @@ def cases():
     yield "alexnet", alex, (3, 80, 72), 5, None, alexnet(3, 5, [4, 6, 8, 6, 4], 16)
     yield "mobilenet", dict(kind="mobilenet", width=0.125, dropout=0), (3, 96, 96), 5, None, mobilenet(3, 5, 0.125)
     yield "googlenet", dict(kind="googlenet", divide=16, dropout=0), (3, 98, 91), 5, None, googlenet(3, 5, 16)
+    small = dict(kind="vit", patch=4, width=12, heads=3, depth=2, feed=20)
+    yield "vit", small, (3, 16, 12), 5, None, vit(3, 5, (16, 12), 4, 12, 3, 2, 20)
     yield "fasttext", dict(kind="fasttext", hidden=8), (1, 1, 12), 4, 30, FastText(30, 4, 8)
     text = dict(kind="textcnn", hidden=8, channels=5, kernels=[3, 4, 5], dropout=0)
     yield "textcnn", text, (1, 1, 12), 4, 30, TextCNN(30, 4, 8, 5, [3, 4, 5], 12)

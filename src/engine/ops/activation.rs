@@ -56,10 +56,9 @@ pub(in crate::engine) fn sigmoid<F: Real>(x: F) -> F {
 
 pub(super) fn forward<F: Real>(activation: Activation, pass: &mut Forward<'_, F>) {
     let (x, y) = (&pass.x[..pass.inputs], &mut pass.kept.value[..pass.outputs]);
-    let map = |y: &mut [F], f: &dyn Fn(F) -> F| y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x));
     match activation {
-        Activation::Sigmoid => map(y, &sigmoid),
-        Activation::Tanh => map(y, &F::tanh),
+        Activation::Sigmoid => y.iter_mut().zip(x).for_each(|(y, &x)| *y = sigmoid(x)),
+        Activation::Tanh => y.iter_mut().zip(x).for_each(|(y, &x)| *y = x.tanh()),
         Activation::Gelu | Activation::Silu => {
             // The factor of x is needed again on the way back.
             let factors = &mut pass.kept.floats;

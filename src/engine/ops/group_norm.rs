@@ -28,7 +28,7 @@ pub(in crate::engine) struct GroupNorm {
 pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, groups: usize, shared: bool, eps: f64) -> Outcome<()> {
     builder.image_only()?;
     let channels = builder.shape.channels;
-    if groups == 0 || channels % groups != 0 {
+    if groups == 0 || !channels.is_multiple_of(groups) {
         return Err(Fault::stage(format!("{channels} channels cannot be divided into {groups} equal groups")));
     }
     finish(builder, name, groups, builder.shape.height * builder.shape.width, if shared { channels / groups } else { 1 }, eps)

@@ -32,7 +32,7 @@ pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, out: usize, sli
     let (out_height, out_width) = builder.slide(slide)?;
     positive("output channels", out)?;
     let Shape { channels, height, width } = builder.shape;
-    if groups == 0 || channels % groups != 0 || out % groups != 0 {
+    if groups == 0 || !channels.is_multiple_of(groups) || !out.is_multiple_of(groups) {
         return Err(Fault::stage(format!("{channels} input and {out} output channels cannot be divided into {groups} equal groups")));
     }
     let (inputs, positions) = (channels / groups, slide.kernel.0 * slide.kernel.1);

@@ -18,6 +18,7 @@ pub(super) mod lstm;
 pub(super) mod norm;
 pub(super) mod pool;
 pub(super) mod positions;
+pub(super) mod tokens;
 
 use super::kernels::{Conv, Window, relu, relu_backward, reserve};
 use super::params::Buffers;
@@ -79,6 +80,7 @@ pub(super) enum Op {
     Pool(Window),
     Average(Average),
     Dropout(Dropout),
+    Tokens(tokens::Tokens),
     Activation(Activation),
     /// The sum with another value.
     Add(usize),
@@ -168,6 +170,7 @@ pub(super) fn forward<F: Real>(step: &Step, mut pass: Forward<'_, F>) {
         Op::Pool(window) => pool::forward(window, &mut pass),
         Op::Average(average) => average::forward(average, &mut pass),
         Op::Dropout(dropout) => dropout::forward(dropout, &mut pass),
+        Op::Tokens(tokens) => tokens::forward(tokens, &mut pass),
         Op::Activation(activation) => activation::forward(*activation, &mut pass),
         Op::Add(other) => join::add(*other, &mut pass),
         Op::Concat(parts) => join::concat(parts, &mut pass),
@@ -201,6 +204,7 @@ pub(super) fn backward<F: Real>(step: &Step, mut pass: Backward<'_, F>) {
         Op::Pool(window) => pool::backward(window, &mut pass),
         Op::Average(average) => average::backward(average, &mut pass),
         Op::Dropout(_) => dropout::backward(&mut pass),
+        Op::Tokens(tokens) => tokens::backward(tokens, &mut pass),
         Op::Activation(activation) => activation::backward(*activation, &mut pass),
         Op::Add(other) => join::add_backward(*other, &mut pass),
         Op::Concat(parts) => join::concat_backward(parts, &mut pass),

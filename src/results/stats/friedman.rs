@@ -1,6 +1,7 @@
 //! Many methods on the same blocks (data sets, settings or seeds): Friedman's test, and which of them Nemenyi's test keeps apart.
 
 use super::distributions::{chi2_sf, f_sf, range_quantile, range_sf};
+use super::permuted;
 use serde::Serialize;
 
 /// The outcome of Friedman's test and what Nemenyi's needs.
@@ -14,6 +15,8 @@ pub struct Friedman {
     pub chi2: f64,
     /// Its p-value by the chi-squared distribution with one degree of freedom less than there are methods.
     pub p: f64,
+    /// Its exact p-value, where there are so few methods and blocks that all orders can be counted.
+    pub exact: Option<f64>,
     /// Iman and Davenport's less conservative statistic (1980); none where every block has the same order.
     pub f: Option<f64>,
     /// Its p-value by the F distribution; 0 where every block has the same order.
@@ -56,11 +59,13 @@ impl Friedman {
         let (nf, kf) = (n as f64, k as f64);
         let mut sums = vec![0.0; k];
         let mut ties = 0.0;
+        let mut all = Vec::with_capacity(n);
         for block in blocks {
             let ranks = ranks(block);
             for (sum, rank) in sums.iter_mut().zip(&ranks) {
                 *sum += rank;
             }
+            all.push(ranks.clone());
             let mut sorted = ranks;
             sorted.sort_by(f64::total_cmp);
             for group in sorted.chunk_by(|a, b| a == b) {
@@ -81,6 +86,7 @@ impl Friedman {
             mean_ranks: sums.iter().map(|sum| sum / nf).collect(),
             chi2,
             p: chi2_sf(chi2, kf - 1.0),
+            exact: permuted::friedman(&all),
             f,
             p_f: f.map_or(0.0, |f| f_sf(f, kf - 1.0, (kf - 1.0) * (nf - 1.0))),
             critical: range_quantile(level, k) * (kf * (kf + 1.0) / (12.0 * nf)).sqrt(),

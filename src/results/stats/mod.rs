@@ -9,6 +9,7 @@ pub mod equivalence;
 pub mod friedman;
 pub mod multiple;
 pub mod paired;
+pub mod permuted;
 pub mod two_samples;
 
 pub use components::{Component, components};
