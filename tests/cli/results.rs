@@ -216,6 +216,10 @@ fn every_kind_of_plot_is_drawn() {
         assert!(text.starts_with("<?xml") && text.trim_end().ends_with("</svg>") && !text.contains("NaN"), "{name}");
     }
     assert_eq!(listed.matches("plots/partition-split-alpha-").count(), 2, "one for each alpha, of the first seed: {listed}");
+    for kind in ["features", "tsne"] {
+        // No more than six, each training once whatever its seed.
+        assert_eq!(listed.matches(&format!("plots/{kind}-run-")).count(), 6, "{listed}");
+    }
     // One drawing goes to standard output or into a file.
     let svg = space.run(&["plot", "p.yaml", "--kind", "curves", "--column", "0.1"]).ok();
     assert!(svg.contains("class=\"curve s3\"") && svg.contains("class=\"band s0\""), "four named curves with bands");
