@@ -49,8 +49,8 @@ pub(super) fn sum(
         add_mask(field, *own, &mut masked[u]);
     }
     for u in 0..n {
-        for v in u + 1..n {
-            let key = keys.pow(public[v], secret[u].0);
+        for (v, public) in public.iter().enumerate().skip(u + 1) {
+            let key = keys.pow(*public, secret[u].0);
             let (left, right) = masked.split_at_mut(v);
             let mut prg = expand(key);
             for (a, b) in left[u].iter_mut().zip(right[0].iter_mut()) {

@@ -33,8 +33,11 @@ fn matrix() -> Vec<(Case, Value, Value)> {
     all
 }
 
+/// The history, the bits of the global model, and the named parts of the last snapshot.
+type Left = (String, Vec<u32>, Vec<(String, Vec<u8>)>);
+
 /// Everything that a run leaves behind.
-fn bytes(run: &Simulated) -> (String, Vec<u32>, Vec<(String, Vec<u8>)>) {
+fn bytes(run: &Simulated) -> Left {
     let history = serde_json::to_string(&run.history).expect("a history has a JSON form");
     (history, run.global.params.iter().map(|v| v.to_bits()).collect(), run.last.parts.clone())
 }

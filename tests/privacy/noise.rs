@@ -7,8 +7,11 @@ use pflpipe::fl::round::Simulated;
 use pflpipe::privacy::accountant::gaussian_epsilon;
 use serde_json::json;
 
-/// The bits of everything but what the mechanism says of itself.
-fn result(run: &Simulated) -> (History, Vec<u32>, Vec<(String, Vec<u8>)>) {
+/// The history, the bits of the global model, and the named parts of the last snapshot.
+type Left = (History, Vec<u32>, Vec<(String, Vec<u8>)>);
+
+/// Everything but what the mechanism says of itself.
+fn result(run: &Simulated) -> Left {
     let mut history = run.history.clone();
     history.evaluations.iter_mut().for_each(|evaluation| evaluation.figures.clear());
     let bits = run.global.params.iter().map(|v| v.to_bits()).collect();
