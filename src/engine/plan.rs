@@ -176,15 +176,14 @@ impl Builder {
             positive("kernel", kernel)?;
             positive("stride", stride)?;
             positive("dilation", dilation)?;
-            let (padded, reach) = (size + 2 * padding, (kernel - 1) * dilation + 1);
+            let (padded, reach) = (size + 2 * padding + if ceil { stride - 1 } else { 0 }, (kernel - 1) * dilation + 1);
             if padded < reach {
                 return Err(Fault::stage(format!("a {what} of {size} is too small for a kernel of {reach} with padding {padding}"))
                     .help("use larger images, a smaller kernel, padding, or fewer layers"));
             }
-            let left = padded - reach;
+            let count = (padded - reach) / stride + 1;
             // A window that would begin in the border behind the image is left out.
-            let more = ceil && left % stride != 0 && (left / stride + 1) * stride < size + padding;
-            Ok(left / stride + 1 + usize::from(more))
+            Ok(if ceil && (count - 1) * stride >= size + padding { count - 1 } else { count })
         };
         Ok((
             one("height", self.shape.height, kernel.0, stride.0, padding.0, dilation.0)?,

@@ -265,6 +265,8 @@ mod tests {
             ("alexnet", json!({}), (3, 64, 64), 10, 57_044_810, 40_970),
             ("mobilenet", json!({}), (3, 32, 32), 10, 2_236_682, 12_810),
             ("googlenet", json!({}), (3, 32, 32), 10, 5_610_154, 10_250),
+            // Its last max-pool has a window larger than what is left of the image.
+            ("googlenet", json!({}), (1, 28, 28), 10, 5_603_882, 10_250),
             ("fasttext", json!({"words": 32_000, "padding": 0}), (1, 1, 200), 10, 16_651_786, 5_130),
             ("textcnn", json!({"words": 32_000, "padding": 0}), (1, 1, 200), 10, 17_001_710, 3_010),
             ("lstm", json!({"words": 80, "padding": 0}), (1, 1, 80), 10, 4_248_586, 5_130),
