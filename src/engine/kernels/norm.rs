@@ -18,7 +18,7 @@ pub(in crate::engine) struct Statistics<F> {
     batch: bool,
     sums: Vec<f64>,
     squares: Vec<f64>,
-    /// What each value is multiplied with and what is added to it; filled up to whole packs.
+    /// What each value's difference from the mean is multiplied with, and what is added to it; filled up to whole packs.
     factor: Vec<F>,
     shift: Vec<F>,
     /// What a gradient is multiplied with.
@@ -68,11 +68,11 @@ impl<F: Real> WithSimd for NormForward<'_, F> {
         }
         for c in 0..channels {
             factor[c] = scale[c] * weight[c];
-            shift[c] = bias[c] - mean[c] * factor[c];
+            shift[c] = bias[c];
         }
         let Some(window) = window else {
             for (y, x) in y.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
-                affine(simd, x, factor, shift, y);
+                affine(simd, x, [mean, factor, shift], y);
                 if relu {
                     clamp(y);
                 }
@@ -84,7 +84,7 @@ impl<F: Real> WithSimd for NormForward<'_, F> {
         reserve(plane, positions * columns);
         for (image, x) in x.chunks_exact(positions * channels).enumerate() {
             for (row, x) in plane.chunks_exact_mut(columns).zip(x.chunks_exact(channels)) {
-                affine(simd, x, factor, shift, &mut row[..channels]);
+                affine(simd, x, [mean, factor, shift], &mut row[..channels]);
             }
             let range = image * outputs..(image + 1) * outputs;
             greatest(simd, &window, relu, plane, columns, &mut y[range.clone()], &mut picks[range]);
@@ -92,16 +92,16 @@ impl<F: Real> WithSimd for NormForward<'_, F> {
     }
 }
 
-/// `y = x * factor + shift` of one row.
+/// `y = (x - mean) * factor + shift` of one row. The difference comes first: a mean that is large beside the deviation would cancel.
 #[inline(always)]
-fn affine<F: Real, S: Simd>(simd: S, x: &[F], factor: &[F], shift: &[F], y: &mut [F]) {
+fn affine<F: Real, S: Simd>(simd: S, x: &[F], [mean, factor, shift]: [&[F]; 3], y: &mut [F]) {
     let lanes = F::lanes::<S>();
-    let (factor, _) = F::packs::<S>(factor);
-    let (shift, _) = F::packs::<S>(shift);
-    for (pack, (&factor, &shift)) in factor.iter().zip(shift).enumerate() {
+    let minus = F::splat(simd, -F::ONE);
+    let numbers = F::packs::<S>(mean).0.iter().zip(F::packs::<S>(factor).0).zip(F::packs::<S>(shift).0);
+    for (pack, ((&mean, &factor), &shift)) in numbers.enumerate() {
         let from = pack * lanes;
-        let value = F::pack_mul_add(simd, load::<F, S>(x, from), factor, shift);
-        store::<F, S>(value, y, from);
+        let difference = F::pack_mul_add(simd, minus, mean, load::<F, S>(x, from));
+        store::<F, S>(F::pack_mul_add(simd, difference, factor, shift), y, from);
     }
 }
 
@@ -255,7 +255,7 @@ impl<F: Real> WithSimd for NormBackward<'_, F> {
             }
         }
         let Some(d_x) = d_x else { return };
-        // weight * scale * (d_y - mean(d_y) - normalised * mean(d_y * normalised)) = direct * d_y + factor * x + shift
+        // weight * scale * (d_y - mean(d_y) - normalised * mean(d_y * normalised)) = direct * d_y + factor * (x - mean) + shift
         let count = (x.len() / channels) as f64;
         for values in [&mut *factor, &mut *shift, &mut *direct] {
             values.clear();
@@ -268,14 +268,15 @@ impl<F: Real> WithSimd for NormBackward<'_, F> {
             if *batch {
                 let slope = -own * scale * squares[c] / count;
                 factor[c] = F::from_f64(slope);
-                shift[c] = F::from_f64(-own * sums[c] / count - mean[c].to_f64() * slope);
+                shift[c] = F::from_f64(-own * sums[c] / count);
             }
         }
         let rows = d_x.chunks_exact_mut(channels).zip(x.chunks_exact(channels)).zip(d_y.chunks_exact(channels));
         for ((d_x, x), d_y) in rows {
             for pack in 0..columns / lanes {
                 let from = pack * lanes;
-                let affine = F::pack_mul_add(simd, load::<F, S>(x, from), load::<F, S>(factor, from), load::<F, S>(shift, from));
+                let difference = F::pack_mul_add(simd, minus, load::<F, S>(mean, from), load::<F, S>(x, from));
+                let affine = F::pack_mul_add(simd, difference, load::<F, S>(factor, from), load::<F, S>(shift, from));
                 let value = F::pack_mul_add(simd, load::<F, S>(d_y, from), load::<F, S>(direct, from), affine);
                 store::<F, S>(value, d_x, from);
             }
