@@ -180,6 +180,12 @@ enum Rule {
 impl Secure {
     /// The rule for a round with this many uploads.
     fn rules(&self, uploads: usize) -> Outcome<Rule> {
+        if uploads < 2 {
+            return Err(Fault::stage(
+                "a single client uploads in a round, and a sum of one upload is that upload: nothing would be hidden",
+            )
+            .help("let more clients take part, or leave `secure` out"));
+        }
         let most = |name: &str, value: usize| {
             if value <= uploads {
                 return Ok(value);

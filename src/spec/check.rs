@@ -128,6 +128,8 @@ impl Checker<'_> {
         if found.is_none() {
             let message = match prefix {
                 "" => format!("`{}` cannot be `{word}`", tag.name),
+                // An element of a list has no name but its number; then the tag's says more.
+                path if last(path).parse::<usize>().is_ok() => format!("there is no `{}` of the name `{word}`", tag.name),
                 path => format!("there is no `{}` of the name `{word}`", last(path)),
             };
             self.say("unknown-variant", message, place, suggest(word, tag.variants.iter().map(|v| v.name)));

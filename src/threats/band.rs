@@ -39,7 +39,7 @@ pub(super) fn fields() -> Vec<Field> {
             "attackers",
             Type::non_negative(),
             0.2,
-            "How many clients are malicious: a whole number from 1, or below 1 a fraction of all clients, to the nearest.",
+            "How many clients are malicious: a whole number from 1, or below 1 a fraction of all clients, to the nearest and at least 1.",
         ),
         Field::with("first_round", Type::at_least(1), 1, "The first round in which they act, counted from 1."),
         Field::optional("last_round", Type::at_least(1), "The last round in which they act; the last of all when absent."),

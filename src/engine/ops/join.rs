@@ -35,7 +35,7 @@ pub(in crate::engine) fn plan_concat(builder: &mut Builder, names: &[String]) ->
         channels += other.shape.channels;
     }
     if builder.flat && builder.image > 1 {
-        return Err(Fault::stage("a flattened image is concatenated").help("put the `Flatten` after the concatenation"));
+        return Err(Fault::stage("a flattened image is concatenated").help("flatten after the concatenation"));
     }
     parts.push((builder.value, own.channels));
     channels += own.channels;

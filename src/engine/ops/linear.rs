@@ -12,7 +12,7 @@ use std::ops::Range;
 
 pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, out: usize, bias: bool) -> Outcome<()> {
     if !builder.flat {
-        return Err(Fault::stage("the input is an image").help("put a `Flatten` before it"));
+        return Err(Fault::stage("the input is an image").help("flatten it first: a dense layer takes a vector"));
     }
     positive("outputs", out)?;
     let inputs = builder.shape.numel();

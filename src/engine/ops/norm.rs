@@ -33,7 +33,7 @@ pub(in crate::engine) fn plan_channels(builder: &mut Builder, name: &str, eps: f
 /// Of the elements of a vector.
 pub(in crate::engine) fn plan_elements(builder: &mut Builder, name: &str, eps: f64) -> Outcome<()> {
     if !builder.flat {
-        return Err(Fault::stage("the input is an image").help("put a `Flatten` before it, or use `BatchNorm2d`"));
+        return Err(Fault::stage("the input is an image").help("flatten it first, or normalise its channels"));
     }
     let len = builder.shape.numel();
     let order = if builder.image > 1 { Order::Image { len, channels: builder.image } } else { Order::Plain };

@@ -12,6 +12,14 @@ use std::sync::OnceLock;
 /// The variable that names another instruction set than the best one, for tests and comparisons.
 pub const CHOICE: &str = "PFLPIPE_CPU";
 
+/// The instruction sets for this kind of machine.
+#[cfg(target_arch = "x86_64")]
+const NAMES: [&str; 3] = ["portable", "avx2", "avx512"];
+#[cfg(target_arch = "aarch64")]
+const NAMES: [&str; 2] = ["portable", "neon"];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const NAMES: [&str; 1] = ["portable"];
+
 /// Runs `kernel` with the best instruction set of this CPU, or the one that [`CHOICE`] names.
 #[inline]
 pub fn dispatch<K: WithSimd>(kernel: K) -> K::Output {
@@ -34,7 +42,7 @@ pub fn chosen() -> Result<Arch, String> {
         "avx512" => pulp::x86::V4::try_new().map(Arch::V4),
         #[cfg(target_arch = "aarch64")]
         "neon" => pulp::aarch64::Neon::try_new().map(Arch::Neon),
-        _ => return Err(format!("{CHOICE} is `{name}`, but must be `portable`, `avx2`, `avx512` or `neon`")),
+        _ => return Err(format!("{CHOICE} is `{name}`, but must be one of {}", NAMES.map(|name| format!("`{name}`")).join(", "))),
     };
     found.ok_or_else(|| format!("{CHOICE} is `{name}`, but this CPU does not have it"))
 }
