@@ -8,7 +8,8 @@
 //! another machine with two cores: they say about where ours stand, no more. Arguments choose algorithms by name.
 //!
 //! Above 1.3 are, by what they do beside the passes: APPLE (mixes all N models in every batch), FedKD (singular values of every upload), FedCP
-//! (a policy network with as many weights as the CNN) and GPFL (a valve of two networks with half a million weights).
+//! (a policy network with as many weights as the CNN) and GPFL (a valve of two networks with half a million weights); and, a little, MOON and
+//! FedPAC (prototypes and a loss on the tape), since convolutions became faster than these.
 
 use pflpipe::algorithms;
 use pflpipe::base::random::{Purpose, stream, unit};
