@@ -4,7 +4,7 @@
 //! with the rows of patches. An input gradient that goes neither way leaves out what is exactly 0.
 
 use super::winograd::{self, Back, Grid, Tiles};
-use super::{Conv, OFF, SLACK, Window, reserve};
+use super::{Conv, OFF, SLACK, Window, add_rows, load, reserve, store, widen};
 use crate::engine::real::Real;
 use pulp::{Simd, WithSimd};
 
@@ -64,7 +64,7 @@ impl<F: Real> WithSimd for ConvBackward<'_, F> {
             return;
         }
         if let Some(d_bias) = self.d_bias.as_deref_mut() {
-            add_columns(&self.d_out[..self.rows * self.conv.positions() * self.conv.out], self.conv.out, d_bias);
+            add_rows(&self.d_out[..self.rows * self.conv.positions() * self.conv.out], d_bias);
         }
         if winograd::fits(&self.conv) {
             let Self { rows, x, weight, d_out, d_weight, d_x, tiles, .. } = self;
@@ -83,10 +83,7 @@ impl<F: Real> WithSimd for ConvBackward<'_, F> {
             } else {
                 let mut wide = std::mem::take(&mut self.entries.wide);
                 reserve(&mut wide, total * columns);
-                for (source, target) in self.d_out.chunks_exact(channels).zip(wide.chunks_exact_mut(columns)).take(total) {
-                    target[..channels].copy_from_slice(source);
-                    target[channels..].fill(F::ZERO);
-                }
+                widen(&self.d_out[..total * channels], channels, columns, &mut wide[..total * columns]);
                 self.dense_weight_gradient(simd, &wide[..total * columns]);
                 self.entries.wide = wide;
             }
@@ -344,16 +341,6 @@ fn over_positions<F: Real, S: Simd, const ROWS: usize, const PACKS: usize>(
     PACKS
 }
 
-/// Adds all rows to `sums`.
-#[inline(always)]
-fn add_columns<F: Real>(values: &[F], columns: usize, sums: &mut [F]) {
-    for row in values.chunks_exact(columns) {
-        for (sum, &value) in sums.iter_mut().zip(row) {
-            *sum += value;
-        }
-    }
-}
-
 struct Scatter<'a, F> {
     conv: Conv,
     window: Window,
@@ -493,16 +480,5 @@ fn apart<F: Real, S: Simd, const PACKS: usize>(
 /// Adds as many lanes as there is room for.
 #[inline(always)]
 pub(super) fn add_lanes<F: Real, S: Simd>(simd: S, sum: F::Pack<S>, target: &mut [F]) {
-    let lanes = F::lanes::<S>();
-    if target.len() >= lanes {
-        let (target, _) = F::packs_mut::<S>(&mut target[..lanes]);
-        target[0] = F::pack_add(simd, target[0], sum);
-    } else {
-        let mut spill = [F::ZERO; SLACK];
-        let (packs, _) = F::packs_mut::<S>(&mut spill[..lanes]);
-        packs[0] = sum;
-        for (target, value) in target.iter_mut().zip(spill) {
-            *target += value;
-        }
-    }
+    store::<F, S>(F::pack_add(simd, load::<F, S>(target, 0), sum), target, 0);
 }

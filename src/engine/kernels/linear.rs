@@ -5,7 +5,7 @@
 //! A row of outputs that is no whole number of packs is read where it lies: the lanes behind its end hold the next row's values, whose
 //! results are thrown away, or meet zeros.
 
-use super::{load, relu, reserve, store};
+use super::{add_rows, load, relu, reserve, store, widen};
 use crate::engine::real::Real;
 use pulp::{Simd, WithSimd};
 
@@ -166,11 +166,7 @@ impl<F: Real> WithSimd for LinearBackward<'_, F> {
         let packs = outputs.div_ceil(lanes);
         let line = packs * lanes;
         if let Some(d_bias) = self.d_bias.as_deref_mut() {
-            for d_y in self.d_y[..rows * outputs].chunks_exact(outputs) {
-                for (sum, &value) in d_bias.iter_mut().zip(d_y) {
-                    *sum += value;
-                }
-            }
+            add_rows(&self.d_y[..rows * outputs], d_bias);
         }
         let whole = line == outputs;
         let d_y = if whole {
@@ -346,13 +342,4 @@ fn outer_tile<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
         }
     }
     PACKS
-}
-
-/// Copies rows of `from` numbers into rows of `to`, the rest 0.
-#[inline(always)]
-fn widen<F: Real>(source: &[F], from: usize, to: usize, target: &mut [F]) {
-    for (source, target) in source.chunks_exact(from).zip(target.chunks_exact_mut(to)) {
-        target[..from].copy_from_slice(source);
-        target[from..].fill(F::ZERO);
-    }
 }

@@ -149,6 +149,25 @@ fn store<F: Real, S: Simd>(pack: F::Pack<S>, values: &mut [F], at: usize) {
     }
 }
 
+/// Copies rows of `from` numbers into rows of `to`, the rest 0.
+#[inline(always)]
+fn widen<F: Real>(source: &[F], from: usize, to: usize, target: &mut [F]) {
+    for (source, target) in source.chunks_exact(from).zip(target.chunks_exact_mut(to)) {
+        target[..from].copy_from_slice(source);
+        target[from..].fill(F::ZERO);
+    }
+}
+
+/// Adds all rows, each as long as the sums.
+#[inline(always)]
+fn add_rows<F: Real>(rows: &[F], sums: &mut [F]) {
+    for row in rows.chunks_exact(sums.len()) {
+        for (sum, &value) in sums.iter_mut().zip(row) {
+            *sum += value;
+        }
+    }
+}
+
 /// `max(x, 0)` in place; NaN stays, as in torch.
 #[inline(always)]
 pub(super) fn relu<F: Real>(values: &mut [F]) {
