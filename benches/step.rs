@@ -2,11 +2,14 @@
 //!
 //! The networks are those of PFLlib on 1x28x28 images with 10 classes, on 3x32x32 images with 100 classes, the first of them with
 //! batch normalisation, and its MLP. With `-- --serve` the program measures what it is asked for line by line, so that
-//! `against_pytorch.py` can let the two take turns on a machine whose speed changes.
+//! `against_pytorch.py` can let the two take turns on a machine whose speed changes; there a network may also be a model family with its
+//! parameters, as `models_against_pytorch.py` asks for.
 
 use pflpipe::base::random::{Purpose, stream, unit};
 use pflpipe::engine::tape::{self, Branch, Graph};
 use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Shape, loss, simd, update};
+use pflpipe::models;
+use serde_json::Value;
 use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +55,11 @@ fn serve() {
     }
 }
 
+/// One of the networks above, or `{"kind": ..., "params": {...}, "shape": [channels, height, width], "classes": ..., "words": ...}`.
 fn network(name: &str) -> Arc<Network> {
+    if name.starts_with('{') {
+        return family(&serde_json::from_str(name).expect("a model as JSON"));
+    }
     let (input, classes) = match name {
         "cnn32" => (Shape { channels: 3, height: 32, width: 32 }, 100),
         _ => (Shape { channels: 1, height: 28, width: 28 }, 10),
@@ -73,6 +80,14 @@ fn network(name: &str) -> Arc<Network> {
     Arc::new(Network::build(input, layers, head).expect("a network that fits"))
 }
 
+fn family(line: &Value) -> Arc<Network> {
+    let number = |value: &Value| value.as_u64().expect("a number") as usize;
+    let [channels, height, width] = [0, 1, 2].map(|at| number(&line["shape"][at]));
+    let kind = line["kind"].as_str().expect("a family");
+    let params = line["params"].as_object().expect("a map");
+    Arc::new(models::build(kind, params, Shape { channels, height, width }, number(&line["classes"])).expect("a network that fits"))
+}
+
 /// A client in the middle of its epoch.
 struct Client {
     engine: Engine<f32>,
@@ -88,7 +103,9 @@ impl Client {
         let net = network(name);
         let mut rng = stream(1, Purpose::Noise, 0, 0, 0);
         let model = Model::<f32>::init(net.clone(), &mut rng);
-        let x: Vec<f32> = (0..batch * net.input().numel()).map(|_| unit(&mut rng) as f32).collect();
+        let words = net.layers().iter().find_map(|layer| if let Layer::Embedding { words, .. } = layer { Some(*words) } else { None });
+        let value = |draw: f64| words.map_or(draw, |words| (draw * (words - 1) as f64).floor() + 1.0);
+        let x: Vec<f32> = (0..batch * net.input().numel()).map(|_| value(unit(&mut rng)) as f32).collect();
         let labels = (0..batch as u32).map(|i| i % net.classes() as u32).collect();
         Self { engine: Engine::new(), model, x, labels, gradient: vec![0.0; net.layout().len], d_logits: Vec::new() }
     }

@@ -2,15 +2,19 @@
 
 use super::real::Real;
 
+/// Puts `exp(value - greatest)` in place of each value, and returns their sum. In two passes, of which the first goes by packs.
+fn exponentials<F: Real>(row: &mut [F], greatest: F) -> F {
+    for value in row.iter_mut() {
+        *value = (*value - greatest).exp();
+    }
+    row.iter().copied().sum()
+}
+
 /// The softmax of each row, in place; `classes` numbers a row.
 pub fn softmax<F: Real>(values: &mut [F], classes: usize) {
     for row in values.chunks_exact_mut(classes) {
         let greatest = row.iter().copied().fold(F::NEG_INFINITY, F::max);
-        let mut sum = F::ZERO;
-        for value in row.iter_mut() {
-            *value = (*value - greatest).exp();
-            sum += *value;
-        }
+        let sum = exponentials(row, greatest);
         for value in row {
             *value /= sum;
         }
@@ -40,11 +44,7 @@ pub fn cross_entropy<F: Real>(logits: &[F], labels: &[u32], classes: usize, d_lo
     for ((row, d_row), &label) in logits.chunks_exact(classes).zip(d_logits.chunks_exact_mut(classes)).zip(labels) {
         let label = label as usize;
         let greatest = row.iter().copied().fold(F::NEG_INFINITY, F::max);
-        let mut sum = F::ZERO;
-        for value in d_row.iter_mut() {
-            *value = (*value - greatest).exp();
-            sum += *value;
-        }
+        let sum = exponentials(d_row, greatest);
         let scale = share / sum;
         for value in d_row.iter_mut() {
             *value *= scale;

@@ -2,6 +2,7 @@
 //!
 //! This is the only place that names dfdx's devices. It knows nothing of clients, rounds or algorithms.
 
+mod elementary;
 mod kernels;
 mod layout;
 pub mod loss;

@@ -1,6 +1,8 @@
 //! The floats that the engine computes in: `f32` for training, `f64` for gradient attacks and tests.
 
+use super::elementary;
 use super::simd::Lanes;
+use statrs::function::erf::erfc;
 use std::fmt::{Debug, Display};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
@@ -41,7 +43,7 @@ pub trait Real:
     fn to_u8(self) -> u8;
     /// `self * a + b`, rounded once on every CPU; slow where the CPU has no such instruction, so not for kernels.
     fn mul_add(self, a: Self, b: Self) -> Self;
-    /// The exponential.
+    /// The exponential; in single precision without branches, for whole packs (`elementary`).
     fn exp(self) -> Self;
     /// The natural logarithm.
     fn ln(self) -> Self;
@@ -49,8 +51,10 @@ pub trait Real:
     fn sqrt(self) -> Self;
     /// The absolute value.
     fn abs(self) -> Self;
-    /// The hyperbolic tangent.
+    /// The hyperbolic tangent, as the exponential.
     fn tanh(self) -> Self;
+    /// The share of a standard normal distribution below the value, as the exponential.
+    fn normal_share(self) -> Self;
     /// The greater of two values; the other one where one is NaN.
     fn max(self, other: Self) -> Self;
     /// The lesser of two values; the other one where one is NaN.
@@ -62,7 +66,7 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($float:ty) => {
+    ($float:ty, $exp:path, $tanh:path, $normal_share:path) => {
         impl Real for $float {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -89,7 +93,7 @@ macro_rules! real {
             }
             #[inline(always)]
             fn exp(self) -> Self {
-                <$float>::exp(self)
+                $exp(self)
             }
             #[inline(always)]
             fn ln(self) -> Self {
@@ -105,7 +109,11 @@ macro_rules! real {
             }
             #[inline(always)]
             fn tanh(self) -> Self {
-                <$float>::tanh(self)
+                $tanh(self)
+            }
+            #[inline(always)]
+            fn normal_share(self) -> Self {
+                $normal_share(self)
             }
             #[inline(always)]
             fn max(self, other: Self) -> Self {
@@ -127,5 +135,10 @@ macro_rules! real {
     };
 }
 
-real!(f32);
-real!(f64);
+real!(f32, elementary::exp, elementary::tanh, elementary::normal_share);
+real!(f64, f64::exp, f64::tanh, normal_share);
+
+/// In double precision.
+fn normal_share(x: f64) -> f64 {
+    0.5 * erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
+}

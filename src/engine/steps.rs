@@ -4,7 +4,7 @@
 //! take turns; a value with other readers has a place of its own where their gradients are added up ([`Collected`]). Buffers only
 //! grow: once a network and a batch size were seen, a step allocates nothing.
 
-use super::kernels::{Entries, Statistics, Tiles, reserve};
+use super::kernels::{Entries, Statistics, Taps, Tiles, reserve};
 use super::network::Network;
 use super::ops::{self, Backward, Forward};
 use super::params::Buffers;
@@ -54,8 +54,11 @@ impl<'a, F> Values<'a, F> {
 pub(super) struct Scratch<F> {
     pub packed: Vec<F>,
     pub padded: Vec<F>,
+    /// The turned weight of a dense layer.
+    pub turned: Vec<F>,
     pub plane: Vec<F>,
     pub tiles: Tiles<F>,
+    pub taps: Taps,
     pub entries: Entries<F>,
     /// The gradient of a padded image.
     pub border: Vec<F>,

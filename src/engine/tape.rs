@@ -407,6 +407,7 @@ pub fn linear(x: Traced, weight: Traced, bias: Option<Traced>) -> Traced {
             d_bias: Some(&mut d_bias),
             d_x: Some(&mut d_x),
             padded: &mut Vec::new(),
+            turned: &mut Vec::new(),
         });
         add(grads.get_or_alloc_mut(&from_x)?, &d_x);
         if let Some(from_bias) = &from_bias {

@@ -3,6 +3,7 @@
 //! Channels last make a row of a patch contiguous, so this is a matrix product without building the matrix of patches.
 
 use super::pool::greatest;
+use super::taps::{self, Taps};
 use super::winograd::{self, Grid, Tiles};
 use super::{Conv, SLACK, Window, relu as clamp, reserve};
 use crate::engine::real::Real;
@@ -28,6 +29,7 @@ pub(in crate::engine) struct ConvForward<'a, F> {
     pub padded_bias: &'a mut Vec<F>,
     pub plane: &'a mut Vec<F>,
     pub tiles: &'a mut Tiles<F>,
+    pub taps: &'a mut Taps,
 }
 
 impl<F: Real> WithSimd for ConvForward<'_, F> {
@@ -49,7 +51,14 @@ impl<F: Real> WithSimd for ConvForward<'_, F> {
 impl<F: Real> ConvForward<'_, F> {
     #[inline(always)]
     fn run<S: Simd, const ROWS: usize, const PACKS: usize>(self, simd: S) {
-        let Self { conv, window, relu, rows, x, weight, bias, out, picks, packed, padded_bias, plane, tiles } = self;
+        let Self { conv, window, relu, rows, x, weight, bias, out, picks, packed, padded_bias, plane, tiles, taps } = self;
+        if window.is_none() && taps::fits_forward(&conv) {
+            taps::forward(simd, &conv, rows, x, weight, bias, out, taps);
+            if relu {
+                clamp(&mut out[..rows * conv.positions() * conv.out]);
+            }
+            return;
+        }
         let (lanes, patch, positions) = (F::lanes::<S>(), conv.patch(), conv.positions());
         let block = PACKS * lanes;
         let blocks = conv.out.div_ceil(block);
@@ -71,6 +80,19 @@ impl<F: Real> ConvForward<'_, F> {
         reserve(plane, group * positions * columns);
         let image_len = conv.padded_len();
         let out_len = window.map_or(positions, |w| w.out_height * w.out_width) * conv.out;
+        if grid.is_none() && window.is_none() && columns == conv.out {
+            // Nothing is left to do but the ReLU.
+            let (packed, _) = F::packs::<S>(&packed[..blocks * patch * block]);
+            let (bias, _) = F::packs::<S>(&padded_bias[..columns]);
+            for (row, out) in out.chunks_exact_mut(out_len).take(rows).enumerate() {
+                let image = &x[row * image_len..(row + 1) * image_len];
+                direct::<F, S, ROWS, PACKS>(simd, &conv, image, packed, bias, F::packs_mut::<S>(out).0);
+                if relu {
+                    clamp(out);
+                }
+            }
+            return;
+        }
         let mut row = 0;
         while row < rows {
             let count = group.min(rows - row);

@@ -3,6 +3,7 @@
 //! Without a pool most positions have one, so that sums over all of them are faster: by tiles ([`super::winograd`]) or as products
 //! with the rows of patches. An input gradient that goes neither way leaves out what is exactly 0.
 
+use super::taps::{self, Taps};
 use super::winograd::{self, Back, Grid, Tiles};
 use super::{Conv, OFF, SLACK, Window, add_rows, load, reserve, store, widen};
 use crate::engine::real::Real;
@@ -44,6 +45,7 @@ pub(in crate::engine) struct ConvBackward<'a, F> {
     /// Scratch: the weight with whole packs in each row of a filter.
     pub packed: &'a mut Vec<F>,
     pub tiles: &'a mut Tiles<F>,
+    pub taps: &'a mut Taps,
 }
 
 impl<F: Real> WithSimd for ConvBackward<'_, F> {
@@ -65,6 +67,12 @@ impl<F: Real> WithSimd for ConvBackward<'_, F> {
         }
         if let Some(d_bias) = self.d_bias.as_deref_mut() {
             add_rows(&self.d_out[..self.rows * self.conv.positions() * self.conv.out], d_bias);
+        }
+        if taps::fits(&self.conv) {
+            let Self { conv, rows, x, weight, d_out, d_weight, d_x, taps, .. } = self;
+            let d_x = d_x.map(|d_x| &mut d_x[..]);
+            taps::backward(simd, &conv, rows, x, weight, d_out, d_weight, d_x, taps);
+            return;
         }
         if winograd::fits(&self.conv) {
             let Self { rows, x, weight, d_out, d_weight, d_x, tiles, .. } = self;

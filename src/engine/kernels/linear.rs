@@ -153,43 +153,76 @@ pub(in crate::engine) struct LinearBackward<'a, F> {
     pub d_bias: Option<&'a mut [F]>,
     /// At least rows x inputs.
     pub d_x: Option<&'a mut [F]>,
-    /// Scratch: gradient of the result with rows of whole packs.
+    /// Scratch: gradient of the result, or of the input, with rows of whole packs.
     pub padded: &'a mut Vec<F>,
+    /// Scratch: the weight turned.
+    pub turned: &'a mut Vec<F>,
 }
+
+/// Outputs up to which the input's gradient is the product with the turned weight: shorter sums over packs would spend most of their
+/// time on adding up lanes.
+const SHORT: usize = 64;
 
 impl<F: Real> WithSimd for LinearBackward<'_, F> {
     type Output = ();
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let (rows, inputs, outputs) = (self.rows, self.inputs, self.outputs);
         let lanes = F::lanes::<S>();
         let packs = outputs.div_ceil(lanes);
         let line = packs * lanes;
-        if let Some(d_bias) = self.d_bias.as_deref_mut() {
+        if let Some(d_bias) = self.d_bias {
             add_rows(&self.d_y[..rows * outputs], d_bias);
         }
-        let whole = line == outputs;
-        let d_y = if whole {
-            &self.d_y[..rows * outputs]
+        let Self { x, weight, d_y, d_weight, d_x, padded, turned, .. } = self;
+        let mut d_x = d_x;
+        if outputs <= SHORT
+            && let Some(d_x) = d_x.take()
+        {
+            reserve(turned, inputs * outputs);
+            turn(weight, outputs, &mut turned[..inputs * outputs]);
+            let (inputs, outputs) = (outputs, inputs);
+            let weight = &turned[..inputs * outputs];
+            LinearForward { rows, inputs, outputs, x: d_y, weight, bias: None, relu: false, y: d_x, padded: &mut *padded }.with_simd(simd);
+        }
+        let d_y = if line == outputs {
+            &d_y[..rows * outputs]
         } else {
-            reserve(self.padded, rows * line);
-            widen(&self.d_y[..rows * outputs], outputs, line, &mut self.padded[..rows * line]);
-            &self.padded[..rows * line]
+            reserve(padded, rows * line);
+            widen(&d_y[..rows * outputs], outputs, line, &mut padded[..rows * line]);
+            &padded[..rows * line]
         };
         let (d_y, _) = F::packs::<S>(d_y);
-        if let Some(d_x) = self.d_x.as_deref_mut() {
-            let weight = self.weight;
+        if let Some(d_x) = d_x {
             let mut k = 0;
             while k < inputs {
-                k += if inputs - k >= 2 {
-                    products::<F, S, 2>(simd, rows, inputs, outputs, k, weight, d_y, d_x)
-                } else {
-                    products::<F, S, 1>(simd, rows, inputs, outputs, k, weight, d_y, d_x)
+                k += match inputs - k {
+                    // Of 32 registers 20 hold sums.
+                    left if left >= 4 && S::F32_LANES == 16 => products::<F, S, 4>(simd, rows, inputs, outputs, k, weight, d_y, d_x),
+                    left if left >= 2 => products::<F, S, 2>(simd, rows, inputs, outputs, k, weight, d_y, d_x),
+                    _ => products::<F, S, 1>(simd, rows, inputs, outputs, k, weight, d_y, d_x),
                 };
             }
         }
-        if let Some(d_weight) = self.d_weight.as_deref_mut() {
-            outer(simd, rows, inputs, outputs, self.x, d_y, d_weight);
+        if let Some(d_weight) = d_weight {
+            match S::F32_LANES {
+                16 => outer::<F, S, 8>(simd, rows, inputs, outputs, x, d_y, d_weight),
+                _ => outer::<F, S, 4>(simd, rows, inputs, outputs, x, d_y, d_weight),
+            }
+        }
+    }
+}
+
+/// Rows of `line` numbers to columns, by blocks of a line of the cache.
+#[inline(always)]
+fn turn<F: Real>(from: &[F], line: usize, to: &mut [F]) {
+    const BLOCK: usize = 16;
+    let rows = from.len() / line;
+    for (block, from) in from.chunks(BLOCK * line).enumerate() {
+        for (column, to) in to.chunks_exact_mut(rows).enumerate() {
+            for (to, &value) in to[block * BLOCK..].iter_mut().zip(from[column..].iter().step_by(line)) {
+                *to = value;
+            }
         }
     }
 }
@@ -261,23 +294,40 @@ fn dots<F: Real, S: Simd, const INPUTS: usize, const ROWS: usize>(
     ROWS
 }
 
-/// Adds the outer products of all rows.
+/// Rows whose products are summed before the next ones: few enough that what is read of them stays near.
+const ROWS: usize = 64;
+
+/// Adds the outer products of all rows, in their order.
 #[inline(always)]
-fn outer<F: Real, S: Simd>(simd: S, rows: usize, inputs: usize, outputs: usize, x: &[F], d_y: &[F::Pack<S>], d_weight: &mut [F]) {
-    let mut k = 0;
-    while k < inputs {
-        k += match inputs - k {
-            left if left >= 4 => outer_tiles::<F, S, 4>(simd, rows, inputs, outputs, k, x, d_y, d_weight),
-            _ => outer_tiles::<F, S, 1>(simd, rows, inputs, outputs, k, x, d_y, d_weight),
-        };
+fn outer<F: Real, S: Simd, const INPUTS: usize>(
+    simd: S,
+    rows: usize,
+    inputs: usize,
+    outputs: usize,
+    x: &[F],
+    d_y: &[F::Pack<S>],
+    d_weight: &mut [F],
+) {
+    let packs = outputs.div_ceil(F::lanes::<S>());
+    let mut row = 0;
+    while row < rows {
+        let count = ROWS.min(rows - row);
+        let (x, d_y) = (&x[row * inputs..][..count * inputs], &d_y[row * packs..][..count * packs]);
+        let mut k = 0;
+        while k < inputs {
+            k += match inputs - k {
+                left if left >= INPUTS => outer_tiles::<F, S, INPUTS>(simd, inputs, outputs, k, x, d_y, d_weight),
+                _ => outer_tiles::<F, S, 1>(simd, inputs, outputs, k, x, d_y, d_weight),
+            };
+        }
+        row += count;
     }
 }
 
+/// For `INPUTS` inputs; returns `INPUTS`.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 fn outer_tiles<F: Real, S: Simd, const INPUTS: usize>(
     simd: S,
-    rows: usize,
     inputs: usize,
     outputs: usize,
     k: usize,
@@ -287,27 +337,30 @@ fn outer_tiles<F: Real, S: Simd, const INPUTS: usize>(
 ) -> usize {
     let (whole, packs) = (outputs / F::lanes::<S>(), outputs.div_ceil(F::lanes::<S>()));
     let d_weight = &mut d_weight[k * outputs..][..INPUTS * outputs];
+    // The inputs side by side: rows of a power of two numbers would meet in the same places of the cache.
+    let mut columns = [[F::ZERO; INPUTS]; ROWS];
+    let count = x.len() / inputs;
+    for (column, x) in columns.iter_mut().zip(x.chunks_exact(inputs)) {
+        column.copy_from_slice(&x[k..k + INPUTS]);
+    }
+    let columns = &columns[..count];
     let mut pack = 0;
     while pack < packs {
         pack += if whole - pack.min(whole) >= 2 {
-            outer_tile::<F, S, INPUTS, 2>(simd, rows, inputs, outputs, k, pack, x, d_y, d_weight)
+            outer_tile::<F, S, INPUTS, 2>(simd, outputs, pack, columns, d_y, d_weight)
         } else {
-            outer_tile::<F, S, INPUTS, 1>(simd, rows, inputs, outputs, k, pack, x, d_y, d_weight)
+            outer_tile::<F, S, INPUTS, 1>(simd, outputs, pack, columns, d_y, d_weight)
         };
     }
     INPUTS
 }
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 fn outer_tile<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
     simd: S,
-    rows: usize,
-    inputs: usize,
     outputs: usize,
-    k: usize,
     pack: usize,
-    x: &[F],
+    columns: &[[F; INPUTS]],
     d_y: &[F::Pack<S>],
     d_weight: &mut [F],
 ) -> usize {
@@ -323,11 +376,10 @@ fn outer_tile<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
             sums[i][0] = load::<F, S>(row, pack * lanes);
         }
     }
-    for r in 0..rows {
-        let x = &x[r * inputs + k..][..INPUTS];
+    for (r, column) in columns.iter().enumerate() {
         let d_y = &d_y[r * packs + pack..][..PACKS];
         for i in 0..INPUTS {
-            let value = F::splat(simd, x[i]);
+            let value = F::splat(simd, column[i]);
             for p in 0..PACKS {
                 sums[i][p] = F::pack_mul_add(simd, value, d_y[p], sums[i][p]);
             }

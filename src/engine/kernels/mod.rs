@@ -11,6 +11,7 @@ mod conv_back;
 mod linear;
 mod norm;
 mod pool;
+mod taps;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -21,6 +22,7 @@ pub(super) use conv_back::{ConvBackward, Entries};
 pub(super) use linear::{LinearBackward, LinearForward};
 pub(super) use norm::{NormBackward, NormForward, Statistics};
 pub(super) use pool::{pool_backward, pool_forward};
+pub(super) use taps::Taps;
 pub(super) use update::{AddScaled, Term, Update};
 pub(super) use winograd::Tiles;
 

@@ -60,6 +60,7 @@ fn dense_layers_agree_on_every_path() {
                     d_bias: Some(&mut d_bias),
                     d_x: Some(&mut d_x),
                     padded: &mut Vec::new(),
+                    turned: &mut Vec::new(),
                 },
             );
             y.truncate(rows * outputs);
@@ -116,6 +117,7 @@ fn convolutions_agree_on_every_path() {
                     padded_bias: &mut Vec::new(),
                     plane: &mut Vec::new(),
                     tiles: &mut Tiles::default(),
+                    taps: &mut Taps::default(),
                 },
             );
             let (mut d_weight, mut d_bias, mut d_x) = (vec![0.5; weight.len()], vec![0.5; conv.out], Vec::new());
@@ -135,6 +137,7 @@ fn convolutions_agree_on_every_path() {
                     entries: &mut Entries::default(),
                     packed: &mut Vec::new(),
                     tiles: &mut Tiles::default(),
+                    taps: &mut Taps::default(),
                 },
             );
             out.truncate(outputs);
@@ -185,8 +188,26 @@ fn plain_convolutions() -> Vec<(Conv, usize)> {
             out_width: size(width),
         };
         shapes.push((conv, pick(1, 9)));
+        // Whole packs of input channels.
+        let (side, stride) = (pick(1, 3), pick(1, 2));
+        let (height, width) = (pick(1, 7), pick(1, 7));
+        let padding = if height.min(width) < side { side - 1 } else { pick(0, 2) };
+        let size = |size: usize| (size + 2 * padding - side) / stride + 1;
+        let conv = Conv {
+            channels: 16 * pick(1, 6),
+            height,
+            width,
+            kernel: (side, side),
+            stride: (stride, stride),
+            padding: (padding, padding),
+            out_height: size(height),
+            out_width: size(width),
+            ..conv
+        };
+        shapes.push((conv, pick(1, 9)));
     }
-    assert!(shapes.iter().filter(|(conv, _)| winograd::fits(conv)).count() > 10, "both ways are tried");
+    assert!(shapes.iter().filter(|(conv, _)| winograd::fits(conv)).count() > 10, "all ways are tried");
+    assert!(shapes.iter().filter(|(conv, _)| taps::fits_forward(conv)).count() > 5, "all ways are tried");
     shapes
 }
 
@@ -209,6 +230,7 @@ fn plain<F: Real>(conv: Conv, rows: usize, values: [&[f64]; 3]) -> [Vec<f64>; 3]
         padded_bias: &mut Vec::new(),
         plane: &mut Vec::new(),
         tiles: &mut Tiles::default(),
+        taps: &mut Taps::default(),
     });
     dispatch(ConvBackward {
         conv,
@@ -224,21 +246,30 @@ fn plain<F: Real>(conv: Conv, rows: usize, values: [&[f64]; 3]) -> [Vec<f64>; 3]
         entries: &mut Entries::default(),
         packed: &mut Vec::new(),
         tiles: &mut Tiles::default(),
+        taps: &mut Taps::default(),
     });
     out.truncate(outputs);
-    d_x.truncate(rows * conv.padded_len());
-    [out, d_weight, d_x].map(|values| values.into_iter().map(Real::to_f64).collect())
+    // What lies in the border is not looked at by anybody.
+    let mut inner = vec![F::ZERO; rows * conv.height * conv.width * conv.channels];
+    unpad(&conv, rows, &d_x, &mut inner);
+    [out, d_weight, inner].map(|values| values.into_iter().map(Real::to_f64).collect())
 }
 
 #[test]
 fn convolutions_and_their_gradients_are_what_their_definition_says() {
     let mut rng = stream(5, Purpose::Noise, 0, 0, 0);
     for (conv, rows) in plain_convolutions() {
-        let (x, weight) = (noise(&mut rng, rows * conv.padded_len()), noise(&mut rng, conv.out * conv.patch()));
+        let inside = noise(&mut rng, rows * conv.height * conv.width * conv.channels);
+        let mut x = Vec::new();
+        pad(&conv, rows, &inside, &mut x);
+        let weight = noise(&mut rng, conv.out * conv.patch());
         let weight = &weight[..conv.out * conv.patch()];
         let d_out = noise(&mut rng, rows * conv.positions() * conv.out);
         let d_out = &d_out[..rows * conv.positions() * conv.out];
-        let wanted = by_definition(&conv, rows, &x, weight, d_out);
+        let mut wanted = by_definition(&conv, rows, &x, weight, d_out);
+        let mut inner = vec![0.0; inside.len() - SLACK];
+        unpad(&conv, rows, &wanted[2], &mut inner);
+        wanted[2] = inner;
         for (what, (wanted, found)) in wanted.iter().zip(plain::<f64>(conv, rows, [&x, weight, d_out])).enumerate() {
             close(&format!("{conv:?} {what}"), wanted, &found);
         }

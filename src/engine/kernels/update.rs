@@ -30,6 +30,9 @@ impl<F: Real> WithSimd for Update<'_, F> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let lr = F::splat(simd, -self.lr);
+        if self.terms.is_empty() {
+            return add_scaled(simd, lr, self.gradient, self.params);
+        }
         let mut from = 0;
         while from < self.params.len() {
             let to = self.params.len().min(from + BLOCK);

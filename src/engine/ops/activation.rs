@@ -5,8 +5,9 @@ use crate::base::Outcome;
 use crate::engine::kernels::reserve;
 use crate::engine::plan::Builder;
 use crate::engine::real::Real;
-use statrs::function::erf::erf;
-use std::f64::consts::{FRAC_1_SQRT_2, PI};
+use crate::engine::simd::{WithSimd, dispatch};
+use pulp::Simd;
+use std::f64::consts::PI;
 
 /// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,67 +55,134 @@ pub(in crate::engine) fn sigmoid<F: Real>(x: F) -> F {
     F::ONE / (F::ONE + (-x).exp())
 }
 
-pub(super) fn forward<F: Real>(activation: Activation, pass: &mut Forward<'_, F>) {
-    let (x, y) = (&pass.x[..pass.inputs], &mut pass.kept.value[..pass.outputs]);
-    match activation {
-        Activation::Sigmoid => y.iter_mut().zip(x).for_each(|(y, &x)| *y = sigmoid(x)),
-        Activation::Tanh => y.iter_mut().zip(x).for_each(|(y, &x)| *y = x.tanh()),
-        Activation::Gelu | Activation::Silu => {
-            // The factor of x is needed again on the way back.
-            let factors = &mut pass.kept.floats;
-            reserve(factors, pass.inputs);
-            for ((y, factor), &x) in y.iter_mut().zip(factors).zip(x) {
-                *factor = match activation {
-                    Activation::Gelu => F::from_f64(0.5 * (1.0 + erf(x.to_f64() * FRAC_1_SQRT_2))),
-                    _ => sigmoid(x),
-                };
-                *y = x * *factor;
+/// The function of every number, and for those that are a product with `x` its other factor, which the way back needs.
+struct Curve<'a, F> {
+    activation: Activation,
+    x: &'a [F],
+    y: &'a mut [F],
+    factors: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for Curve<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { activation, x, y, factors } = self;
+        let pairs = y.iter_mut().zip(x);
+        match activation {
+            Activation::Sigmoid => {
+                for (y, &x) in pairs {
+                    *y = sigmoid(x);
+                }
             }
-        }
-        Activation::LeakyRelu { slope } => {
-            let slope = F::from_f64(slope);
-            y.iter_mut().zip(x).for_each(|(y, &x)| *y = if x <= F::ZERO { slope * x } else { x });
-        }
-        Activation::Relu6 => {
-            let six = F::from_f64(6.0);
-            // NaN stays, as in torch.
-            for (y, &x) in y.iter_mut().zip(x) {
-                let low = if x <= F::ZERO { F::ZERO } else { x };
-                *y = if low >= six { six } else { low };
+            Activation::Tanh => {
+                for (y, &x) in pairs {
+                    *y = x.tanh();
+                }
+            }
+            Activation::Gelu => {
+                for ((y, &x), factor) in pairs.zip(factors) {
+                    *factor = x.normal_share();
+                    *y = x * *factor;
+                }
+            }
+            Activation::Silu => {
+                for ((y, &x), factor) in pairs.zip(factors) {
+                    *factor = sigmoid(x);
+                    *y = x * *factor;
+                }
+            }
+            Activation::LeakyRelu { slope } => {
+                let slope = F::from_f64(slope);
+                for (y, &x) in pairs {
+                    *y = if x <= F::ZERO { slope * x } else { x };
+                }
+            }
+            Activation::Relu6 => {
+                let six = F::from_f64(6.0);
+                // NaN stays, as in torch.
+                for (y, &x) in pairs {
+                    let low = if x <= F::ZERO { F::ZERO } else { x };
+                    *y = if low >= six { six } else { low };
+                }
             }
         }
     }
+}
+
+/// The gradient of `x` from that of `y`.
+struct Slope<'a, F> {
+    activation: Activation,
+    x: &'a [F],
+    y: &'a [F],
+    factors: &'a [F],
+    d_y: &'a [F],
+    d_x: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for Slope<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { activation, x, y, factors, d_y, d_x } = self;
+        let pairs = d_x.iter_mut().zip(d_y);
+        match activation {
+            Activation::Sigmoid => {
+                for ((d_x, &d_y), &y) in pairs.zip(y) {
+                    *d_x = d_y * y * (F::ONE - y);
+                }
+            }
+            Activation::Tanh => {
+                for ((d_x, &d_y), &y) in pairs.zip(y) {
+                    *d_x = d_y * (F::ONE - y * y);
+                }
+            }
+            Activation::Gelu => {
+                let scale = F::from_f64(1.0 / (2.0 * PI).sqrt());
+                let half = F::from_f64(-0.5);
+                for (((d_x, &d_y), &x), &share) in pairs.zip(x).zip(factors) {
+                    *d_x = d_y * (share + x * scale * (half * x * x).exp());
+                }
+            }
+            Activation::Silu => {
+                for (((d_x, &d_y), &x), &s) in pairs.zip(x).zip(factors) {
+                    *d_x = d_y * (s + x * s * (F::ONE - s));
+                }
+            }
+            Activation::LeakyRelu { slope } => {
+                let slope = F::from_f64(slope);
+                for ((d_x, &d_y), &x) in pairs.zip(x) {
+                    *d_x = if x <= F::ZERO { slope * d_y } else { d_y };
+                }
+            }
+            Activation::Relu6 => {
+                let six = F::from_f64(6.0);
+                for ((d_x, &d_y), &x) in pairs.zip(x) {
+                    *d_x = if x <= F::ZERO || x >= six { F::ZERO } else { d_y };
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn forward<F: Real>(activation: Activation, pass: &mut Forward<'_, F>) {
+    if matches!(activation, Activation::Gelu | Activation::Silu) {
+        reserve(&mut pass.kept.floats, pass.inputs);
+    }
+    dispatch(Curve { activation, x: &pass.x[..pass.inputs], y: &mut pass.kept.value[..pass.outputs], factors: &mut pass.kept.floats });
 }
 
 pub(super) fn backward<F: Real>(activation: Activation, pass: &mut Backward<'_, F>) {
     if !pass.down {
         return;
     }
-    let scratch = &mut *pass.scratch;
-    let (x, y, d_y) = (&pass.x[..pass.inputs], &pass.kept.value[..pass.outputs], &scratch.gradient[..pass.outputs]);
-    let outputs = scratch.next[..pass.inputs].iter_mut().zip(d_y);
-    match activation {
-        Activation::Sigmoid => outputs.zip(y).for_each(|((d_x, &d_y), &y)| *d_x = d_y * y * (F::ONE - y)),
-        Activation::Tanh => outputs.zip(y).for_each(|((d_x, &d_y), &y)| *d_x = d_y * (F::ONE - y * y)),
-        Activation::Gelu => {
-            let scale = F::from_f64(1.0 / (2.0 * PI).sqrt());
-            let half = F::from_f64(-0.5);
-            for (((d_x, &d_y), &x), &share) in outputs.zip(x).zip(&pass.kept.floats) {
-                *d_x = d_y * (share + x * scale * (half * x * x).exp());
-            }
-        }
-        Activation::Silu => {
-            for (((d_x, &d_y), &x), &s) in outputs.zip(x).zip(&pass.kept.floats) {
-                *d_x = d_y * (s + x * s * (F::ONE - s));
-            }
-        }
-        Activation::LeakyRelu { slope } => {
-            let slope = F::from_f64(slope);
-            outputs.zip(x).for_each(|((d_x, &d_y), &x)| *d_x = if x <= F::ZERO { slope * d_y } else { d_y });
-        }
-        Activation::Relu6 => {
-            let six = F::from_f64(6.0);
-            outputs.zip(x).for_each(|((d_x, &d_y), &x)| *d_x = if x <= F::ZERO || x >= six { F::ZERO } else { d_y });
-        }
-    }
+    let (scratch, kept) = (&mut *pass.scratch, &*pass.kept);
+    dispatch(Slope {
+        activation,
+        x: &pass.x[..pass.inputs],
+        y: &kept.value[..pass.outputs],
+        factors: &kept.floats,
+        d_y: &scratch.gradient[..pass.outputs],
+        d_x: &mut scratch.next[..pass.inputs],
+    });
 }

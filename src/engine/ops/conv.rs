@@ -75,6 +75,7 @@ pub(super) fn forward<F: Real>(
         padded_bias: &mut pass.scratch.padded,
         plane: &mut pass.scratch.plane,
         tiles: &mut pass.scratch.tiles,
+        taps: &mut pass.scratch.taps,
     });
 }
 
@@ -102,6 +103,7 @@ pub(super) fn backward<F: Real>(
         entries: &mut scratch.entries,
         packed: &mut scratch.packed,
         tiles: &mut scratch.tiles,
+        taps: &mut scratch.taps,
     });
     if pass.down && bordered {
         unpad(conv, pass.rows, &scratch.border, &mut scratch.next);

@@ -8,6 +8,8 @@ use crate::engine::kernels::reserve;
 use crate::engine::layout::Order;
 use crate::engine::plan::Builder;
 use crate::engine::real::Real;
+use crate::engine::simd::{WithSimd, dispatch};
+use pulp::Simd;
 use std::ops::Range;
 
 /// Where a normalisation finds its numbers, and what it normalises together.
@@ -48,74 +50,195 @@ fn finish(builder: &mut Builder, name: &str, groups: usize, pixels: usize, share
     builder.step(Op::GroupNorm(GroupNorm { channels, groups, pixels, share, weight, bias, eps }), shape)
 }
 
-pub(super) fn forward<F: Real>(norm: &GroupNorm, pass: &mut Forward<'_, F>) {
-    let GroupNorm { channels, groups, pixels, share, .. } = *norm;
-    let (weight, bias) = (&pass.params[norm.weight.clone()], &pass.params[norm.bias.clone()]);
-    let (block, width) = (pixels * channels, channels / groups);
-    let count = (pixels * width) as f64;
-    let blocks = pass.outputs / block;
-    // Mean and scale of each group of each block.
-    let statistics = &mut pass.kept.floats;
-    reserve(statistics, 2 * blocks * groups);
-    let statistics = statistics.chunks_exact_mut(2 * groups);
-    let values = pass.x[..pass.inputs].chunks_exact(block).zip(pass.kept.value[..pass.outputs].chunks_exact_mut(block));
-    for ((x, y), statistics) in values.zip(statistics) {
-        for group in 0..groups {
-            let own = group * width..(group + 1) * width;
-            let each = || x.chunks_exact(channels).flat_map(|pixel| &pixel[own.clone()]).map(|value| value.to_f64());
-            let mean = each().sum::<f64>() / count;
-            let variance = each().map(|value| (value - mean) * (value - mean)).sum::<f64>() / count;
-            let (mean, scale) = (F::from_f64(mean), F::from_f64(1.0 / (variance + norm.eps).sqrt()));
-            (statistics[2 * group], statistics[2 * group + 1]) = (mean, scale);
-            for (x, y) in x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)) {
-                for c in own.clone() {
-                    y[c] = (x[c] - mean) * scale * weight[c / share] + bias[c / share];
+/// Sums at a time, so that they are added in packs.
+const SUMS: usize = 16;
+
+/// The sum of the values in `f64`, of as many sums as fill the widest registers.
+#[inline(always)]
+fn sum<F: Real>(values: &[F]) -> f64 {
+    let (blocks, rest) = values.as_chunks::<SUMS>();
+    let mut sums = [F::ZERO; SUMS];
+    for block in blocks {
+        for i in 0..SUMS {
+            sums[i] += block[i];
+        }
+    }
+    let mut total = 0.0;
+    for value in sums.iter().chain(rest) {
+        total += value.to_f64();
+    }
+    total
+}
+
+struct NormalizeForward<'a, F> {
+    norm: &'a GroupNorm,
+    x: &'a [F],
+    weight: &'a [F],
+    bias: &'a [F],
+    y: &'a mut [F],
+    /// Mean and scale of each group of each block.
+    statistics: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for NormalizeForward<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { norm, x, weight, bias, y, statistics } = self;
+        let GroupNorm { channels, groups, pixels, share, .. } = *norm;
+        let (block, width) = (pixels * channels, channels / groups);
+        let count = (pixels * width) as f64;
+        let blocks = x.chunks_exact(block).zip(y.chunks_exact_mut(block)).zip(statistics.chunks_exact_mut(2 * groups));
+        for ((x, y), statistics) in blocks {
+            for group in 0..groups {
+                let first = group * width;
+                let mut total = 0.0;
+                for pixel in x.chunks_exact(channels) {
+                    total += sum(&pixel[first..first + width]);
+                }
+                let mean = F::from_f64(total / count);
+                let mut squares = 0.0;
+                for (pixel, y) in x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)) {
+                    // Their squares stand for a moment where the results will.
+                    let (x, y) = (&pixel[first..first + width], &mut y[first..first + width]);
+                    for (y, &x) in y.iter_mut().zip(x) {
+                        *y = (x - mean) * (x - mean);
+                    }
+                    squares += sum(y);
+                }
+                let scale = F::from_f64(1.0 / (squares / count + norm.eps).sqrt());
+                (statistics[2 * group], statistics[2 * group + 1]) = (mean, scale);
+                for (pixel, y) in x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)) {
+                    let (x, y) = (&pixel[first..first + width], &mut y[first..first + width]);
+                    if share == 1 {
+                        let affine = weight[first..first + width].iter().zip(&bias[first..first + width]);
+                        for ((y, &x), (&weight, &bias)) in y.iter_mut().zip(x).zip(affine) {
+                            *y = (x - mean) * scale * weight + bias;
+                        }
+                    } else {
+                        for (c, (y, &x)) in y.iter_mut().zip(x).enumerate() {
+                            *y = (x - mean) * scale * weight[(first + c) / share] + bias[(first + c) / share];
+                        }
+                    }
                 }
             }
         }
     }
 }
 
-pub(super) fn backward<F: Real>(norm: &GroupNorm, pass: &mut Backward<'_, F>) {
-    let GroupNorm { channels, groups, pixels, share, .. } = *norm;
-    let weight = &pass.params[norm.weight.clone()];
-    let (block, width) = (pixels * channels, channels / groups);
-    let count = (pixels * width) as f64;
-    let (mut d_weight, mut d_bias) = split(pass.gradient.as_deref_mut(), &norm.weight, Some(&norm.bias));
-    let scratch = &mut *pass.scratch;
-    let d_y = &scratch.gradient[..pass.outputs];
-    let blocks = pass.x[..pass.inputs].chunks_exact(block).zip(d_y.chunks_exact(block)).zip(pass.kept.floats.chunks_exact(2 * groups));
-    for (index, ((x, d_y), statistics)) in blocks.enumerate() {
-        if let (Some(d_weight), Some(d_bias)) = (d_weight.as_deref_mut(), d_bias.as_deref_mut()) {
-            for (x, d_y) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)) {
-                for c in 0..channels {
-                    let group = c / width;
-                    d_weight[c / share] += d_y[c] * (x[c] - statistics[2 * group]) * statistics[2 * group + 1];
-                    d_bias[c / share] += d_y[c];
+struct NormalizeBackward<'a, F> {
+    norm: &'a GroupNorm,
+    x: &'a [F],
+    weight: &'a [F],
+    d_y: &'a [F],
+    statistics: &'a [F],
+    d_weight: Option<&'a mut [F]>,
+    d_bias: Option<&'a mut [F]>,
+    d_x: Option<&'a mut [F]>,
+}
+
+impl<F: Real> WithSimd for NormalizeBackward<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { norm, x, weight, d_y, statistics, mut d_weight, mut d_bias, mut d_x } = self;
+        let GroupNorm { channels, groups, pixels, share, .. } = *norm;
+        let (block, width) = (pixels * channels, channels / groups);
+        let count = (pixels * width) as f64;
+        let blocks = x.chunks_exact(block).zip(d_y.chunks_exact(block)).zip(statistics.chunks_exact(2 * groups));
+        for (index, ((x, d_y), statistics)) in blocks.enumerate() {
+            for group in 0..groups {
+                let own = group * width..(group + 1) * width;
+                let (mean, scale) = (statistics[2 * group], statistics[2 * group + 1]);
+                if let (Some(d_weight), Some(d_bias)) = (d_weight.as_deref_mut(), d_bias.as_deref_mut()) {
+                    for (x, d_y) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)) {
+                        let pairs = x[own.clone()].iter().zip(&d_y[own.clone()]);
+                        if share == 1 {
+                            let sums = d_weight[own.clone()].iter_mut().zip(&mut d_bias[own.clone()]);
+                            for ((d_weight, d_bias), (&x, &d_y)) in sums.zip(pairs) {
+                                *d_weight += d_y * (x - mean) * scale;
+                                *d_bias += d_y;
+                            }
+                        } else {
+                            for (c, (&x, &d_y)) in pairs.enumerate() {
+                                d_weight[(own.start + c) / share] += d_y * (x - mean) * scale;
+                                d_bias[(own.start + c) / share] += d_y;
+                            }
+                        }
+                    }
                 }
-            }
-        }
-        if !pass.down {
-            continue;
-        }
-        let d_x = &mut scratch.next[index * block..(index + 1) * block];
-        for group in 0..groups {
-            let own = group * width..(group + 1) * width;
-            let (mean, scale) = (statistics[2 * group], statistics[2 * group + 1]);
-            let (mut sum, mut product) = (0.0, 0.0);
-            for (x, d_y) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)) {
-                for c in own.clone() {
-                    let d = (d_y[c] * weight[c / share]).to_f64();
-                    sum += d;
-                    product += d * ((x[c] - mean) * scale).to_f64();
+                let Some(d_x) = d_x.as_deref_mut() else { continue };
+                let d_x = &mut d_x[index * block..(index + 1) * block];
+                let (mut total, mut product) = (0.0, 0.0);
+                for ((x, d_y), d_x) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)).zip(d_x.chunks_exact_mut(channels)) {
+                    let (x, d_y, d_x) = (&x[own.clone()], &d_y[own.clone()], &mut d_x[own.clone()]);
+                    if share == 1 {
+                        for ((d_x, &d_y), &weight) in d_x.iter_mut().zip(d_y).zip(&weight[own.clone()]) {
+                            *d_x = d_y * weight;
+                        }
+                    } else {
+                        for (c, (d_x, &d_y)) in d_x.iter_mut().zip(d_y).enumerate() {
+                            *d_x = d_y * weight[(own.start + c) / share];
+                        }
+                    }
+                    total += sum(d_x);
+                    product += products(d_x, x, mean) * scale.to_f64();
                 }
-            }
-            let (sum, product) = (F::from_f64(sum / count), F::from_f64(product / count));
-            for ((x, d_y), d_x) in x.chunks_exact(channels).zip(d_y.chunks_exact(channels)).zip(d_x.chunks_exact_mut(channels)) {
-                for c in own.clone() {
-                    d_x[c] = scale * (d_y[c] * weight[c / share] - sum - (x[c] - mean) * scale * product);
+                let (total, product) = (F::from_f64(total / count), F::from_f64(product / count));
+                for (x, d_x) in x.chunks_exact(channels).zip(d_x.chunks_exact_mut(channels)) {
+                    for (d_x, &x) in d_x[own.clone()].iter_mut().zip(&x[own.clone()]) {
+                        *d_x = scale * (*d_x - total - (x - mean) * scale * product);
+                    }
                 }
             }
         }
     }
+}
+
+/// The sum of `d * (x - mean)`, as [`sum`].
+#[inline(always)]
+fn products<F: Real>(d: &[F], x: &[F], mean: F) -> f64 {
+    let ((d, d_rest), (x, x_rest)) = (d.as_chunks::<SUMS>(), x.as_chunks::<SUMS>());
+    let mut sums = [F::ZERO; SUMS];
+    for (d, x) in d.iter().zip(x) {
+        for i in 0..SUMS {
+            sums[i] += d[i] * (x[i] - mean);
+        }
+    }
+    let mut total = 0.0;
+    for value in sums {
+        total += value.to_f64();
+    }
+    for (&d, &x) in d_rest.iter().zip(x_rest) {
+        total += (d * (x - mean)).to_f64();
+    }
+    total
+}
+
+pub(super) fn forward<F: Real>(norm: &GroupNorm, pass: &mut Forward<'_, F>) {
+    let statistics = 2 * pass.outputs / (norm.pixels * norm.channels) * norm.groups;
+    reserve(&mut pass.kept.floats, statistics);
+    dispatch(NormalizeForward {
+        norm,
+        x: &pass.x[..pass.inputs],
+        weight: &pass.params[norm.weight.clone()],
+        bias: &pass.params[norm.bias.clone()],
+        y: &mut pass.kept.value[..pass.outputs],
+        statistics: &mut pass.kept.floats[..statistics],
+    });
+}
+
+pub(super) fn backward<F: Real>(norm: &GroupNorm, pass: &mut Backward<'_, F>) {
+    let (d_weight, d_bias) = split(pass.gradient.as_deref_mut(), &norm.weight, Some(&norm.bias));
+    let scratch = &mut *pass.scratch;
+    dispatch(NormalizeBackward {
+        norm,
+        x: &pass.x[..pass.inputs],
+        weight: &pass.params[norm.weight.clone()],
+        d_y: &scratch.gradient[..pass.outputs],
+        statistics: &pass.kept.floats,
+        d_weight,
+        d_bias,
+        d_x: pass.down.then_some(&mut scratch.next[..pass.inputs]),
+    });
 }

@@ -52,5 +52,6 @@ pub(super) fn backward<F: Real>(step: &Step, weight: &Range<usize>, bias: Option
         d_bias,
         d_x: pass.down.then_some(&mut scratch.next),
         padded: &mut scratch.padded,
+        turned: &mut scratch.turned,
     });
 }

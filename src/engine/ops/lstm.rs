@@ -3,6 +3,7 @@
 //! Inside, values lie position by position, each with the whole batch, so that a position is one product. Gates are in torch's order:
 //! input, forget, cell, output. What the way back needs is kept as it is, so that it may be gone twice.
 
+use super::activation::sigmoid;
 use super::{Backward, Forward, Op, dropout};
 use crate::base::{Fault, Outcome};
 use crate::engine::kernels::{LinearBackward, LinearForward, reserve};
@@ -10,7 +11,8 @@ use crate::engine::layout::{Init, Order};
 use crate::engine::network::Shape;
 use crate::engine::plan::{Builder, positive};
 use crate::engine::real::Real;
-use crate::engine::simd::dispatch;
+use crate::engine::simd::{WithSimd, dispatch};
+use pulp::Simd;
 use std::ops::Range;
 
 /// One layer in one direction.
@@ -116,22 +118,89 @@ fn turn<F: Copy>(from: &[F], first: usize, second: usize, width: usize, to: &mut
     }
 }
 
-/// The logistic function.
-#[inline(always)]
-fn sigmoid<F: Real>(x: F) -> F {
-    F::ONE / (F::ONE + (-x).exp())
+/// From the sums of the gates to the gates, the memory and the state of one position. `before` is the memory before.
+struct Advance<'a, F> {
+    hidden: usize,
+    gates: &'a mut [F],
+    /// Added to the gates first: what the last state gives, or empty.
+    sums: &'a [F],
+    before: Option<&'a [F]>,
+    memory: &'a mut [F],
+    states: &'a mut [F],
 }
 
-/// From the sums of the gates to the gates, the memory and the state of one position. `before` is the memory before.
-fn advance<F: Real>(gates: &mut [F], before: Option<&[F]>, memory: &mut [F], states: &mut [F], hidden: usize) {
-    for (row, gates) in gates.chunks_exact_mut(4 * hidden).enumerate() {
-        for unit in 0..hidden {
-            let at = row * hidden + unit;
-            let (input, forget) = (sigmoid(gates[unit]), sigmoid(gates[hidden + unit]));
-            let (cell, output) = (gates[2 * hidden + unit].tanh(), sigmoid(gates[3 * hidden + unit]));
-            memory[at] = forget * before.map_or(F::ZERO, |before| before[at]) + input * cell;
-            states[at] = output * memory[at].tanh();
-            (gates[unit], gates[hidden + unit], gates[2 * hidden + unit], gates[3 * hidden + unit]) = (input, forget, cell, output);
+impl<F: Real> WithSimd for Advance<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { hidden, gates, sums, before, memory, states } = self;
+        add(gates, sums);
+        for (row, gates) in gates.chunks_exact_mut(4 * hidden).enumerate() {
+            let own = row * hidden..(row + 1) * hidden;
+            let (memory, states) = (&mut memory[own.clone()], &mut states[own.clone()]);
+            let (low, high) = gates.split_at_mut(2 * hidden);
+            let ((input, forget), (cell, output)) = (low.split_at_mut(hidden), high.split_at_mut(hidden));
+            match before {
+                Some(before) => memory.copy_from_slice(&before[own]),
+                None => memory.fill(F::ZERO),
+            }
+            let (input, forget, cell, output) = (&mut input[..hidden], &mut forget[..hidden], &mut cell[..hidden], &mut output[..hidden]);
+            let (memory, states) = (&mut memory[..hidden], &mut states[..hidden]);
+            for unit in 0..hidden {
+                (input[unit], forget[unit]) = (sigmoid(input[unit]), sigmoid(forget[unit]));
+                (cell[unit], output[unit]) = (cell[unit].tanh(), sigmoid(output[unit]));
+                memory[unit] = forget[unit] * memory[unit] + input[unit] * cell[unit];
+                states[unit] = output[unit] * memory[unit].tanh();
+            }
+        }
+    }
+}
+
+/// The gradients of the gates' sums of one position, and of the memory before it.
+struct Return<'a, F> {
+    hidden: usize,
+    gates: &'a [F],
+    before: Option<&'a [F]>,
+    memory: &'a [F],
+    /// Of the state by what comes after this layer, `line` numbers from row to row.
+    d_out: &'a [F],
+    line: usize,
+    /// Of the state by the next position.
+    d_state: &'a [F],
+    d_gates: &'a mut [F],
+    d_memory: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for Return<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { hidden, gates, before, memory, d_out, line, d_state, d_gates, d_memory } = self;
+        for (row, (gates, d_gates)) in gates.chunks_exact(4 * hidden).zip(d_gates.chunks_exact_mut(4 * hidden)).enumerate() {
+            let own = row * hidden..(row + 1) * hidden;
+            let (memory, d_memory, d_state) = (&memory[own.clone()][..hidden], &mut d_memory[own.clone()][..hidden], &d_state[own.clone()]);
+            let (d_out, d_state) = (&d_out[row * line..][..hidden], &d_state[..hidden]);
+            let gate = |index: usize| index * hidden..(index + 1) * hidden;
+            let (input, forget, cell, output) =
+                (&gates[gate(0)][..hidden], &gates[gate(1)][..hidden], &gates[gate(2)][..hidden], &gates[gate(3)][..hidden]);
+            let (low, high) = d_gates.split_at_mut(2 * hidden);
+            let ((d_input, d_forget), (d_cell, d_output)) = (low.split_at_mut(hidden), high.split_at_mut(hidden));
+            let (d_input, d_forget) = (&mut d_input[..hidden], &mut d_forget[..hidden]);
+            let (d_cell, d_output) = (&mut d_cell[..hidden], &mut d_output[..hidden]);
+            match before {
+                Some(before) => d_forget.copy_from_slice(&before[own]),
+                None => d_forget.fill(F::ZERO),
+            }
+            for unit in 0..hidden {
+                let bent = memory[unit].tanh();
+                let d_h = d_out[unit] + d_state[unit];
+                let d_c = d_h * output[unit] * (F::ONE - bent * bent) + d_memory[unit];
+                d_input[unit] = d_c * cell[unit] * input[unit] * (F::ONE - input[unit]);
+                d_forget[unit] = d_c * d_forget[unit] * forget[unit] * (F::ONE - forget[unit]);
+                d_cell[unit] = d_c * input[unit] * (F::ONE - cell[unit] * cell[unit]);
+                d_output[unit] = d_h * bent * output[unit] * (F::ONE - output[unit]);
+                d_memory[unit] = d_c * forget[unit];
+            }
         }
     }
 }
@@ -174,23 +243,19 @@ pub(super) fn forward<F: Real>(lstm: &Lstm, pass: &mut Forward<'_, F>) {
             });
             let bias = &pass.params[cell.state_bias.clone()];
             for (at, before) in order(positions, cell.backward) {
-                let gates = &mut gates[at * wide..][..wide];
                 match before {
-                    None => gates.chunks_exact_mut(4 * hidden).for_each(|gates| add(gates, bias)),
-                    Some(before) => {
-                        dispatch(LinearForward {
-                            rows,
-                            inputs: hidden,
-                            outputs: 4 * hidden,
-                            x: &states[before * state..][..state],
-                            weight: &pass.params[cell.state.clone()],
-                            bias: Some(bias),
-                            relu: false,
-                            y: sums,
-                            padded: &mut scratch.padded,
-                        });
-                        add(gates, sums);
-                    }
+                    None => sums.chunks_exact_mut(4 * hidden).for_each(|sums| sums.copy_from_slice(bias)),
+                    Some(before) => dispatch(LinearForward {
+                        rows,
+                        inputs: hidden,
+                        outputs: 4 * hidden,
+                        x: &states[before * state..][..state],
+                        weight: &pass.params[cell.state.clone()],
+                        bias: Some(bias),
+                        relu: false,
+                        y: sums,
+                        padded: &mut scratch.padded,
+                    }),
                 }
                 // The memory before lies on one side of the memory now.
                 let (memory_now, memory_before) = match before {
@@ -204,7 +269,14 @@ pub(super) fn forward<F: Real>(lstm: &Lstm, pass: &mut Forward<'_, F>) {
                         (&mut low[at * state..][..state], Some(&high[..state]))
                     }
                 };
-                advance(gates, memory_before, memory_now, &mut states[at * state..][..state], hidden);
+                dispatch(Advance {
+                    hidden,
+                    gates: &mut gates[at * wide..][..wide],
+                    sums,
+                    before: memory_before,
+                    memory: memory_now,
+                    states: &mut states[at * state..][..state],
+                });
             }
             // Both directions stand side by side.
             let line = ways * hidden;
@@ -226,6 +298,7 @@ pub(super) fn forward<F: Real>(lstm: &Lstm, pass: &mut Forward<'_, F>) {
     }
 }
 
+#[inline(always)]
 fn add<F: Real>(sums: &mut [F], values: &[F]) {
     sums.iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
 }
@@ -261,22 +334,17 @@ pub(super) fn backward<F: Real>(lstm: &Lstm, pass: &mut Backward<'_, F>) {
             for (at, before) in order(positions, cell.backward).rev() {
                 let before = before.map(|before| &memory[before * state..][..state]);
                 let now = &mut d_gates[at * wide..][..wide];
-                for row in 0..rows {
-                    let (gates, now) = (&gates[at * wide + row * 4 * hidden..][..4 * hidden], &mut now[row * 4 * hidden..][..4 * hidden]);
-                    for unit in 0..hidden {
-                        let place = row * hidden + unit;
-                        let (input, forget) = (gates[unit], gates[hidden + unit]);
-                        let (cell, output) = (gates[2 * hidden + unit], gates[3 * hidden + unit]);
-                        let bent = memory[at * state + place].tanh();
-                        let d_h = d_out[(at * rows + row) * line + way * hidden + unit] + d_state[place];
-                        let d_c = d_h * output * (F::ONE - bent * bent) + d_memory[place];
-                        now[unit] = d_c * cell * input * (F::ONE - input);
-                        now[hidden + unit] = d_c * before.map_or(F::ZERO, |before| before[place]) * forget * (F::ONE - forget);
-                        now[2 * hidden + unit] = d_c * input * (F::ONE - cell * cell);
-                        now[3 * hidden + unit] = d_h * bent * output * (F::ONE - output);
-                        d_memory[place] = d_c * forget;
-                    }
-                }
+                dispatch(Return {
+                    hidden,
+                    gates: &gates[at * wide..][..wide],
+                    before,
+                    memory: &memory[at * state..][..state],
+                    d_out: &d_out[at * rows * line + way * hidden..],
+                    line,
+                    d_state,
+                    d_gates: &mut *now,
+                    d_memory,
+                });
                 if before.is_some() {
                     dispatch(LinearBackward {
                         rows,
@@ -289,6 +357,7 @@ pub(super) fn backward<F: Real>(lstm: &Lstm, pass: &mut Backward<'_, F>) {
                         d_bias: None,
                         d_x: Some(&mut *d_state),
                         padded: &mut scratch.padded,
+                        turned: &mut scratch.turned,
                     });
                 }
             }
@@ -308,6 +377,7 @@ pub(super) fn backward<F: Real>(lstm: &Lstm, pass: &mut Backward<'_, F>) {
                     d_bias: None,
                     d_x: None,
                     padded: &mut scratch.padded,
+                    turned: &mut scratch.turned,
                 });
                 let sums = &mut gradient[cell.state_bias.clone()];
                 d_gates.chunks_exact(4 * hidden).for_each(|d_gates| add(sums, d_gates));
@@ -326,6 +396,7 @@ pub(super) fn backward<F: Real>(lstm: &Lstm, pass: &mut Backward<'_, F>) {
                 d_bias,
                 d_x: down.then_some(&mut *d_one),
                 padded: &mut scratch.padded,
+                turned: &mut scratch.turned,
             });
             let len = positions * rows * width;
             match way {

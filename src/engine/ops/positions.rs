@@ -61,6 +61,7 @@ pub(super) fn backward<F: Real>(dense: &Dense, pass: &mut Backward<'_, F>) {
         d_bias,
         d_x: pass.down.then_some(&mut scratch.next),
         padded: &mut scratch.padded,
+        turned: &mut scratch.turned,
     });
 }
 

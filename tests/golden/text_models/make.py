@@ -131,14 +131,15 @@ def line(kind, params, model):
     return dict(kind=kind, params=params, loss=loss.item(), logits=logits.tolist(), gradients=gradients, after=after.tolist())
 
 
-lines = [
-    line("fasttext", dict(hidden=H, words=V, padding=0), FastText()),
-    line("textcnn", dict(hidden=H, channels=6, dropout=0, words=V, padding=0), TextCNN()),
-    line("lstm", dict(hidden=H, dropout=0, words=V, padding=0), LSTM()),
-    line("bilstm", dict(hidden=H, words=V), LSTM(True, 1)),
-    line("bilstm", dict(hidden=H, layers=2, words=V), LSTM(True, 2)),
-    line("transformer", dict(hidden=H, heads=2, feed=12, dropout=0, words=V), Transformer()),
-    line("rnn", dict(embedding=5, hidden=H, words=V, padding=0), RNN(False)),
-    line("rnn-stackoverflow", dict(embedding=5, hidden=H, words=V, padding=0), RNN(True)),
-]
-(HERE / "reference.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+if __name__ == "__main__":
+    lines = [
+        line("fasttext", dict(hidden=H, words=V, padding=0), FastText()),
+        line("textcnn", dict(hidden=H, channels=6, dropout=0, words=V, padding=0), TextCNN()),
+        line("lstm", dict(hidden=H, dropout=0, words=V, padding=0), LSTM()),
+        line("bilstm", dict(hidden=H, words=V), LSTM(True, 1)),
+        line("bilstm", dict(hidden=H, layers=2, words=V), LSTM(True, 2)),
+        line("transformer", dict(hidden=H, heads=2, feed=12, dropout=0, words=V), Transformer()),
+        line("rnn", dict(embedding=5, hidden=H, words=V, padding=0), RNN(False)),
+        line("rnn-stackoverflow", dict(embedding=5, hidden=H, words=V, padding=0), RNN(True)),
+    ]
+    (HERE / "reference.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
