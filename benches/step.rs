@@ -7,7 +7,7 @@
 
 use pflpipe::base::random::{Purpose, stream, unit};
 use pflpipe::engine::tape::{self, Branch, Graph};
-use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Shape, loss, simd, update};
+use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Shape, Support, loss, simd, update};
 use pflpipe::models;
 use serde_json::Value;
 use std::io::BufRead;
@@ -95,6 +95,7 @@ struct Client {
     x: Vec<f32>,
     labels: Vec<u32>,
     gradient: Vec<f32>,
+    support: Support,
     d_logits: Vec<f32>,
 }
 
@@ -107,7 +108,7 @@ impl Client {
         let value = |draw: f64| words.map_or(draw, |words| (draw * (words - 1) as f64).floor() + 1.0);
         let x: Vec<f32> = (0..batch * net.input().numel()).map(|_| value(unit(&mut rng)) as f32).collect();
         let labels = (0..batch as u32).map(|i| i % net.classes() as u32).collect();
-        Self { engine: Engine::new(), model, x, labels, gradient: vec![0.0; net.layout().len], d_logits: Vec::new() }
+        Self { engine: Engine::new(), model, x, labels, gradient: Vec::new(), support: Support::default(), d_logits: Vec::new() }
     }
     fn forward(&mut self) {
         self.engine.forward(0, &mut self.model, &self.x, self.labels.len()).expect("shapes fit");
@@ -118,8 +119,14 @@ impl Client {
     fn backward(&mut self) {
         self.engine.backward(0, &self.model, Some(&self.d_logits), None, Parts::All, &mut self.gradient).expect("after forward");
     }
+    fn clear(&mut self) {
+        self.support.clear(&mut self.gradient, self.model.net.layout().len);
+        self.support.batch(&self.model.net, &self.x);
+    }
     fn update(&mut self) {
-        update::sgd(&mut self.model.params, &self.gradient, 0.005, 0..self.gradient.len(), &[]);
+        for range in self.support.ranges() {
+            update::sgd(&mut self.model.params, &self.gradient, 0.005, range.clone(), &[]);
+        }
     }
 }
 
@@ -128,7 +135,7 @@ fn step(name: &str, batch: usize, threads: usize, time: Duration) -> f64 {
     repeat(name, batch, threads, time, |client| {
         client.forward();
         client.loss();
-        client.gradient.fill(0.0);
+        client.clear();
         client.backward();
         client.update();
     })
@@ -167,7 +174,8 @@ fn through_the_tape(name: &str, batch: usize, time: Duration) -> f64 {
     let mut gradients = vec![std::mem::take(&mut client.gradient)];
     let (begun, mut steps) = (Instant::now(), 0);
     while begun.elapsed() < time {
-        gradients[0].fill(0.0);
+        gradients[0].clear();
+        gradients[0].resize(client.model.net.layout().len, 0.0);
         let branch = Branch { slot: 0, model: &mut client.model, x: &client.x, rows: batch, parts: Parts::All };
         let labels = &client.labels;
         let loss = |graphs: &[Graph]| Ok(tape::cross_entropy(graphs[0].logits(), labels));
@@ -200,7 +208,7 @@ fn parts(name: &str, batch: usize) {
             client.forward();
             client.loss();
             lap(0);
-            client.gradient.fill(0.0);
+            client.clear();
             lap(1);
             client.backward();
             lap(2);

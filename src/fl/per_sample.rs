@@ -8,7 +8,7 @@ use super::trainer::Trainer;
 use super::world::Worker;
 use crate::base::{Fault, Outcome};
 use crate::engine::update::{add_scaled, norm};
-use crate::engine::{Model, Parts, loss};
+use crate::engine::{Model, Parts, Support, loss};
 
 impl Trainer<'_> {
     /// The norm to which the gradient of each sample is clipped, where an intervention asks for it and a client is training.
@@ -34,8 +34,10 @@ impl Trainer<'_> {
         self.batch_gradients += 1;
         let rows = batch.rows();
         let width = batch.x.len() / rows.max(1);
-        let Worker { engine, grads, d_logits, sample, .. } = &mut *self.worker;
+        let Worker { engine, grads, supports, d_logits, sample, .. } = &mut *self.worker;
         grads.resize_with(grads.len().max(1), Vec::new);
+        supports.resize_with(grads.len(), Support::default);
+        supports[0].whole(model.params.len());
         let gradient = &mut grads[0];
         for vector in [&mut *gradient, &mut *sample] {
             vector.clear();

@@ -7,8 +7,8 @@ use super::world::{Worker, World};
 use crate::base::Outcome;
 use crate::engine::loss;
 use crate::engine::tape::Branch;
-use crate::engine::update::{Correction, Optimiser, clip};
-use crate::engine::{Model, Parts};
+use crate::engine::update::{Correction, Optimiser, Rule, clip, sgd};
+use crate::engine::{Model, Parts, Support};
 use smallvec::SmallVec;
 
 /// One client (or the server) at work in one phase of a round, on one thread.
@@ -302,11 +302,15 @@ impl<'a> Trainer<'a> {
         if let Some(norm) = self.sample_clip() {
             return self.clipped_gradient(models, batch, objective, parts, norm);
         }
-        let Worker { engine, grads, d_logits, zeros, .. } = &mut *self.worker;
+        let Worker { engine, grads, supports, d_logits, zeros, .. } = &mut *self.worker;
         grads.resize_with(grads.len().max(models.len()), Vec::new);
-        for (grad, model) in grads.iter_mut().zip(models.iter()) {
-            grad.clear();
-            grad.resize(model.params.len(), 0.0);
+        supports.resize_with(grads.len(), Support::default);
+        for ((grad, support), model) in grads.iter_mut().zip(&mut *supports).zip(models.iter()) {
+            support.clear(grad, model.params.len());
+            match model.net.input().numel() * batch.rows() == batch.x.len() {
+                true => support.batch(&model.net, &batch.x),
+                false => support.whole(model.params.len()),
+            }
         }
         let mut losses = 1;
         let loss = match objective {
@@ -354,7 +358,9 @@ impl<'a> Trainer<'a> {
         }
         let at = Moment { pass: self.first_pass + self.steps, ..self.at };
         self.steps += 1;
-        for (index, gradient) in self.worker.grads.iter_mut().take(models).enumerate() {
+        let Worker { grads, supports, .. } = &mut *self.worker;
+        for (index, (gradient, support)) in grads.iter_mut().zip(supports).take(models).enumerate() {
+            support.whole(gradient.len());
             self.world.interventions.iter().for_each(|intervention| intervention.gradient(at, index, rows, gradient));
         }
     }
@@ -379,7 +385,8 @@ impl<'a> Trainer<'a> {
 
     /// Applies the gradient of the `index`-th model of the last [`Trainer::gradients`].
     pub fn apply(&mut self, index: usize, model: &mut Model, update: Update<'_>) {
-        let grad = &mut self.worker.grads[index];
+        let Worker { grads, supports, .. } = &mut *self.worker;
+        let (grad, support) = (&mut grads[index], &supports[index]);
         let layout = model.net.layout();
         let range = match update.parts {
             Parts::All => 0..layout.len,
@@ -392,6 +399,15 @@ impl<'a> Trainer<'a> {
         }
         let rate = update.rate.unwrap_or(self.rate as f32);
         match self.world.settings.optimizer.decay().filter(|_| update.decays) {
+            // Nothing else moves where the gradient is 0.
+            None if update.optimiser.rule() == Rule::Sgd && update.corrections.is_empty() => {
+                for reached in support.ranges() {
+                    let reached = reached.start.max(range.start)..reached.end.min(range.end);
+                    if !reached.is_empty() {
+                        sgd(&mut model.params, grad, rate, reached, &[]);
+                    }
+                }
+            }
             None => update.optimiser.step(&mut model.params, grad, rate, range, update.corrections),
             // Torch adds the decay before anything else.
             Some(decay) => {
@@ -433,10 +449,11 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// An internal fault when the last pass was of another network or a length does not fit.
     pub fn backward(&mut self, model: &Model, d_logits: Option<&[f32]>, d_features: Option<&[f32]>, parts: Parts) -> Outcome<()> {
-        let Worker { engine, grads, .. } = &mut *self.worker;
+        let Worker { engine, grads, supports, .. } = &mut *self.worker;
         grads.resize_with(grads.len().max(1), Vec::new);
-        grads[0].clear();
-        grads[0].resize(model.params.len(), 0.0);
+        supports.resize_with(grads.len(), Support::default);
+        supports[0].clear(&mut grads[0], model.params.len());
+        supports[0].whole(model.params.len());
         engine.backward(0, model, d_logits, d_features, parts, &mut grads[0])?;
         self.tally.gradients += 1;
         let width = model.net.features().max(1);

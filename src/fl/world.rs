@@ -10,7 +10,7 @@ use crate::base::threads::Budget;
 use crate::base::{Fault, Outcome};
 use crate::data::Dataset;
 use crate::data::partition::{Client as Shard, few_shot};
-use crate::engine::{Engine, Layout, Model, Network};
+use crate::engine::{Engine, Layout, Model, Network, Support};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Everything that all clients share and nobody changes.
@@ -43,6 +43,8 @@ pub struct World {
 pub struct Worker {
     pub(super) engine: Engine<f32>,
     pub(super) grads: Vec<Vec<f32>>,
+    /// Where each of them may differ from 0.
+    pub(super) supports: Vec<Support>,
     pub(super) d_logits: Vec<f32>,
     /// What a module sees in place of a batch.
     pub(super) zeros: Vec<f32>,

@@ -48,22 +48,26 @@ impl<F: Real> WithSimd for LinearForward<'_, F> {
             }
             y[outputs..].fill(F::ZERO);
         }
-        let (y_packs, _) = F::packs_mut::<S>(y);
-        let mut from = 0;
-        while from < inputs {
-            let count = BLOCK.min(inputs - from);
-            let weight = &weight[from * outputs..];
-            let mut row = 0;
-            while row < rows {
-                let x = &x[row * inputs + from..];
-                let y = &mut y_packs[row * packs..];
-                row += match rows - row {
-                    left if left >= 5 => product::<F, S, 5, 2>(simd, inputs, outputs, count, x, weight, y),
-                    left if left >= 2 => product::<F, S, 2, 4>(simd, inputs, outputs, count, x, weight, y),
-                    _ => product::<F, S, 1, 8>(simd, inputs, outputs, count, x, weight, y),
-                };
+        let near = near(inputs, line);
+        for (x, y) in x[..rows * inputs].chunks(near * inputs).zip(y.chunks_mut(near * line)) {
+            let (y, _) = F::packs_mut::<S>(y);
+            let rows = x.len() / inputs;
+            let mut from = 0;
+            while from < inputs {
+                let count = BLOCK.min(inputs - from);
+                let weight = &weight[from * outputs..];
+                let mut row = 0;
+                while row < rows {
+                    let x = &x[row * inputs + from..];
+                    let y = &mut y[row * packs..];
+                    row += match rows - row {
+                        left if left >= 5 => product::<F, S, 5, 2>(simd, inputs, outputs, count, x, weight, y),
+                        left if left >= 2 => product::<F, S, 2, 4>(simd, inputs, outputs, count, x, weight, y),
+                        _ => product::<F, S, 1, 8>(simd, inputs, outputs, count, x, weight, y),
+                    };
+                }
+                from += count;
             }
-            from += count;
         }
         if line != outputs {
             for (y, padded) in self.y.chunks_exact_mut(outputs).zip(self.padded.chunks_exact(line)).take(rows) {
@@ -74,6 +78,12 @@ impl<F: Real> WithSimd for LinearForward<'_, F> {
             relu(&mut self.y[..rows * outputs]);
         }
     }
+}
+
+/// Rows at a time: so few that what is read and written of them stays near, and a multiple of the rows of a tile.
+#[inline(always)]
+fn near(inputs: usize, outputs: usize) -> usize {
+    (16_384 / inputs.max(outputs) / 5 * 5).clamp(10, 60)
 }
 
 /// Adds the products of `count` inputs to the results of `ROWS` rows; returns `ROWS`.
@@ -194,14 +204,18 @@ impl<F: Real> WithSimd for LinearBackward<'_, F> {
         };
         let (d_y, _) = F::packs::<S>(d_y);
         if let Some(d_x) = d_x {
-            let mut k = 0;
-            while k < inputs {
-                k += match inputs - k {
-                    // Of 32 registers 20 hold sums.
-                    left if left >= 4 && S::F32_LANES == 16 => products::<F, S, 4>(simd, rows, inputs, outputs, k, weight, d_y, d_x),
-                    left if left >= 2 => products::<F, S, 2>(simd, rows, inputs, outputs, k, weight, d_y, d_x),
-                    _ => products::<F, S, 1>(simd, rows, inputs, outputs, k, weight, d_y, d_x),
-                };
+            let near = near(inputs, line);
+            for (d_y, d_x) in d_y.chunks(near * packs).zip(d_x.chunks_mut(near * inputs)) {
+                let rows = d_y.len() / packs;
+                let mut k = 0;
+                while k < inputs {
+                    k += match inputs - k {
+                        // Of 32 registers 20 hold sums.
+                        left if left >= 4 && S::F32_LANES == 16 => products::<F, S, 4>(simd, rows, inputs, outputs, k, weight, d_y, d_x),
+                        left if left >= 2 => products::<F, S, 2>(simd, rows, inputs, outputs, k, weight, d_y, d_x),
+                        _ => products::<F, S, 1>(simd, rows, inputs, outputs, k, weight, d_y, d_x),
+                    };
+                }
             }
         }
         if let Some(d_weight) = d_weight {
@@ -295,7 +309,7 @@ fn dots<F: Real, S: Simd, const INPUTS: usize, const ROWS: usize>(
 }
 
 /// Rows whose products are summed before the next ones: few enough that what is read of them stays near.
-const ROWS: usize = 64;
+const ROWS: usize = 32;
 
 /// Adds the outer products of all rows, in their order.
 #[inline(always)]
@@ -309,6 +323,9 @@ fn outer<F: Real, S: Simd, const INPUTS: usize>(
     d_weight: &mut [F],
 ) {
     let packs = outputs.div_ceil(F::lanes::<S>());
+    // The inputs side by side: rows of a power of two numbers would meet in the same places of the cache.
+    let mut columns = [[F::ZERO; INPUTS]; ROWS];
+    let mut single = [[F::ZERO; 1]; ROWS];
     let mut row = 0;
     while row < rows {
         let count = ROWS.min(rows - row);
@@ -316,8 +333,8 @@ fn outer<F: Real, S: Simd, const INPUTS: usize>(
         let mut k = 0;
         while k < inputs {
             k += match inputs - k {
-                left if left >= INPUTS => outer_tiles::<F, S, INPUTS>(simd, inputs, outputs, k, x, d_y, d_weight),
-                _ => outer_tiles::<F, S, 1>(simd, inputs, outputs, k, x, d_y, d_weight),
+                left if left >= INPUTS => outer_tiles::<F, S, INPUTS>(simd, inputs, outputs, k, x, d_y, d_weight, &mut columns),
+                _ => outer_tiles::<F, S, 1>(simd, inputs, outputs, k, x, d_y, d_weight, &mut single),
             };
         }
         row += count;
@@ -326,6 +343,7 @@ fn outer<F: Real, S: Simd, const INPUTS: usize>(
 
 /// For `INPUTS` inputs; returns `INPUTS`.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 fn outer_tiles<F: Real, S: Simd, const INPUTS: usize>(
     simd: S,
     inputs: usize,
@@ -334,11 +352,10 @@ fn outer_tiles<F: Real, S: Simd, const INPUTS: usize>(
     x: &[F],
     d_y: &[F::Pack<S>],
     d_weight: &mut [F],
+    columns: &mut [[F; INPUTS]; ROWS],
 ) -> usize {
     let (whole, packs) = (outputs / F::lanes::<S>(), outputs.div_ceil(F::lanes::<S>()));
     let d_weight = &mut d_weight[k * outputs..][..INPUTS * outputs];
-    // The inputs side by side: rows of a power of two numbers would meet in the same places of the cache.
-    let mut columns = [[F::ZERO; INPUTS]; ROWS];
     let count = x.len() / inputs;
     for (column, x) in columns.iter_mut().zip(x.chunks_exact(inputs)) {
         column.copy_from_slice(&x[k..k + INPUTS]);

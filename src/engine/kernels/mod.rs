@@ -11,6 +11,7 @@ mod conv_back;
 mod linear;
 mod norm;
 mod pool;
+mod sums;
 mod taps;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ pub(super) use conv_back::{ConvBackward, Entries};
 pub(super) use linear::{LinearBackward, LinearForward};
 pub(super) use norm::{NormBackward, NormForward, Statistics};
 pub(super) use pool::{pool_backward, pool_forward};
+pub(super) use sums::{greatest, sum, sum_of_products};
 pub(super) use taps::Taps;
 pub(super) use update::{AddScaled, Term, Update};
 pub(super) use winograd::Tiles;

@@ -5,7 +5,7 @@
 
 use super::{Backward, Forward, Op, dropout};
 use crate::base::{Fault, Outcome};
-use crate::engine::kernels::{LinearBackward, LinearForward, SLACK, reserve};
+use crate::engine::kernels::{LinearBackward, LinearForward, SLACK, greatest, reserve, sum, sum_of_products};
 use crate::engine::layout::{Init, Order};
 use crate::engine::plan::{Builder, positive};
 use crate::engine::real::Real;
@@ -289,17 +289,11 @@ impl<F: Real> HeadsForward<'_, F> {
 /// The softmax of `factor` times the values, in place.
 #[inline(always)]
 fn softmax<F: Real>(values: &mut [F], factor: F) {
-    let mut greatest = F::NEG_INFINITY;
-    for &value in values.iter() {
-        greatest = greatest.max(value);
-    }
+    let most = greatest(values);
     for value in values.iter_mut() {
-        *value = ((*value - greatest) * factor).exp();
+        *value = ((*value - most) * factor).exp();
     }
-    let mut sum = F::ZERO;
-    for &value in values.iter() {
-        sum += value;
-    }
+    let sum = F::from_f64(sum(values));
     let share = F::ONE / sum;
     for value in values.iter_mut() {
         *value *= share;
@@ -376,10 +370,7 @@ impl<F: Real> HeadsBackward<'_, F> {
         // Through the softmax, and the scale before it.
         let factor = F::from_f64(own.factor());
         for (weights, d_weights) in weights.chunks_exact(line).zip(d_weights.chunks_exact_mut(line)) {
-            let mut mean = F::ZERO;
-            for (&weight, &d) in weights.iter().zip(d_weights.iter()) {
-                mean += weight * d;
-            }
+            let mean = F::from_f64(sum_of_products(weights, d_weights, F::ZERO));
             for (&weight, d) in weights.iter().zip(d_weights.iter_mut()) {
                 *d = weight * (*d - mean) * factor;
             }

@@ -12,10 +12,10 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Embedding {
     words: usize,
-    width: usize,
+    pub width: usize,
     /// A word whose row is 0 at first and gets no gradient.
     padding: Option<usize>,
-    weight: Range<usize>,
+    pub weight: Range<usize>,
 }
 
 pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, words: usize, width: usize, padding: Option<usize>) -> Outcome<()> {
@@ -37,7 +37,7 @@ pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, words: usize, w
 
 impl Embedding {
     /// The row of a word. A data set has checked its numbers; what else comes in here, an attack's guess, is the last word.
-    fn row<F: Real>(&self, word: F) -> usize {
+    pub fn row<F: Real>(&self, word: F) -> usize {
         (word.to_f64() as usize).min(self.words - 1)
     }
 }

@@ -4,7 +4,7 @@
 
 use super::{Backward, Forward, Op, split};
 use crate::base::{Fault, Outcome};
-use crate::engine::kernels::reserve;
+use crate::engine::kernels::{reserve, sum, sum_of_products};
 use crate::engine::layout::Order;
 use crate::engine::plan::Builder;
 use crate::engine::real::Real;
@@ -48,26 +48,6 @@ fn finish(builder: &mut Builder, name: &str, groups: usize, pixels: usize, share
     builder.end_layer();
     let shape = builder.shape;
     builder.step(Op::GroupNorm(GroupNorm { channels, groups, pixels, share, weight, bias, eps }), shape)
-}
-
-/// Sums at a time, so that they are added in packs.
-const SUMS: usize = 16;
-
-/// The sum of the values in `f64`, of as many sums as fill the widest registers.
-#[inline(always)]
-fn sum<F: Real>(values: &[F]) -> f64 {
-    let (blocks, rest) = values.as_chunks::<SUMS>();
-    let mut sums = [F::ZERO; SUMS];
-    for block in blocks {
-        for i in 0..SUMS {
-            sums[i] += block[i];
-        }
-    }
-    let mut total = 0.0;
-    for value in sums.iter().chain(rest) {
-        total += value.to_f64();
-    }
-    total
 }
 
 struct NormalizeForward<'a, F> {
@@ -182,7 +162,7 @@ impl<F: Real> WithSimd for NormalizeBackward<'_, F> {
                         }
                     }
                     total += sum(d_x);
-                    product += products(d_x, x, mean) * scale.to_f64();
+                    product += sum_of_products(d_x, x, mean) * scale.to_f64();
                 }
                 let (total, product) = (F::from_f64(total / count), F::from_f64(product / count));
                 for (x, d_x) in x.chunks_exact(channels).zip(d_x.chunks_exact_mut(channels)) {
@@ -193,26 +173,6 @@ impl<F: Real> WithSimd for NormalizeBackward<'_, F> {
             }
         }
     }
-}
-
-/// The sum of `d * (x - mean)`, as [`sum`].
-#[inline(always)]
-fn products<F: Real>(d: &[F], x: &[F], mean: F) -> f64 {
-    let ((d, d_rest), (x, x_rest)) = (d.as_chunks::<SUMS>(), x.as_chunks::<SUMS>());
-    let mut sums = [F::ZERO; SUMS];
-    for (d, x) in d.iter().zip(x) {
-        for i in 0..SUMS {
-            sums[i] += d[i] * (x[i] - mean);
-        }
-    }
-    let mut total = 0.0;
-    for value in sums {
-        total += value.to_f64();
-    }
-    for (&d, &x) in d_rest.iter().zip(x_rest) {
-        total += (d * (x - mean)).to_f64();
-    }
-    total
 }
 
 pub(super) fn forward<F: Real>(norm: &GroupNorm, pass: &mut Forward<'_, F>) {

@@ -177,30 +177,48 @@ impl<F: Real> WithSimd for Return<'_, F> {
     fn with_simd<S: Simd>(self, _: S) {
         let Self { hidden, gates, before, memory, d_out, line, d_state, d_gates, d_memory } = self;
         for (row, (gates, d_gates)) in gates.chunks_exact(4 * hidden).zip(d_gates.chunks_exact_mut(4 * hidden)).enumerate() {
-            let own = row * hidden..(row + 1) * hidden;
-            let (memory, d_memory, d_state) = (&memory[own.clone()][..hidden], &mut d_memory[own.clone()][..hidden], &d_state[own.clone()]);
-            let (d_out, d_state) = (&d_out[row * line..][..hidden], &d_state[..hidden]);
-            let gate = |index: usize| index * hidden..(index + 1) * hidden;
-            let (input, forget, cell, output) =
-                (&gates[gate(0)][..hidden], &gates[gate(1)][..hidden], &gates[gate(2)][..hidden], &gates[gate(3)][..hidden]);
-            let (low, high) = d_gates.split_at_mut(2 * hidden);
-            let ((d_input, d_forget), (d_cell, d_output)) = (low.split_at_mut(hidden), high.split_at_mut(hidden));
-            let (d_input, d_forget) = (&mut d_input[..hidden], &mut d_forget[..hidden]);
-            let (d_cell, d_output) = (&mut d_cell[..hidden], &mut d_output[..hidden]);
-            match before {
-                Some(before) => d_forget.copy_from_slice(&before[own]),
-                None => d_forget.fill(F::ZERO),
+            for from in (0..hidden).step_by(UNITS) {
+                // Blocks in arrays of their own: the compiler cannot see that so many slices do not overlap.
+                let count = UNITS.min(hidden - from);
+                let at = row * hidden + from;
+                let gate = |index: usize| block(&gates[index * hidden + from..][..count]);
+                let (input, forget, cell, output) = (gate(0), gate(1), gate(2), gate(3));
+                let (memory, d_state, d_out) =
+                    (block(&memory[at..][..count]), block(&d_state[at..][..count]), block(&d_out[row * line + from..][..count]));
+                let before = before.map_or([F::ZERO; UNITS], |before| block(&before[at..][..count]));
+                let mut d_c = block(&d_memory[at..][..count]);
+                let [mut d_input, mut d_forget, mut d_cell, mut d_output] = [[F::ZERO; UNITS]; 4];
+                for i in 0..UNITS {
+                    let bent = memory[i].tanh();
+                    let d_h = d_out[i] + d_state[i];
+                    let d = d_h * output[i] * (F::ONE - bent * bent) + d_c[i];
+                    d_input[i] = d * cell[i] * input[i] * (F::ONE - input[i]);
+                    d_forget[i] = d * before[i] * forget[i] * (F::ONE - forget[i]);
+                    d_cell[i] = d * input[i] * (F::ONE - cell[i] * cell[i]);
+                    d_output[i] = d_h * bent * output[i] * (F::ONE - output[i]);
+                    d_c[i] = d * forget[i];
+                }
+                for (index, d_gate) in [d_input, d_forget, d_cell, d_output].iter().enumerate() {
+                    d_gates[index * hidden + from..][..count].copy_from_slice(&d_gate[..count]);
+                }
+                d_memory[at..][..count].copy_from_slice(&d_c[..count]);
             }
-            for unit in 0..hidden {
-                let bent = memory[unit].tanh();
-                let d_h = d_out[unit] + d_state[unit];
-                let d_c = d_h * output[unit] * (F::ONE - bent * bent) + d_memory[unit];
-                d_input[unit] = d_c * cell[unit] * input[unit] * (F::ONE - input[unit]);
-                d_forget[unit] = d_c * d_forget[unit] * forget[unit] * (F::ONE - forget[unit]);
-                d_cell[unit] = d_c * input[unit] * (F::ONE - cell[unit] * cell[unit]);
-                d_output[unit] = d_h * bent * output[unit] * (F::ONE - output[unit]);
-                d_memory[unit] = d_c * forget[unit];
-            }
+        }
+    }
+}
+
+/// Units at a time.
+const UNITS: usize = 16;
+
+/// Some values, and zeros behind them.
+#[inline(always)]
+fn block<F: Real>(values: &[F]) -> [F; UNITS] {
+    match values.try_into() {
+        Ok(all) => all,
+        Err(_) => {
+            let mut filled = [F::ZERO; UNITS];
+            filled[..values.len()].copy_from_slice(values);
+            filled
         }
     }
 }
