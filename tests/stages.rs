@@ -61,6 +61,7 @@ fn task(kind: &str, params: Value, inputs: &[(&str, &Outputs)]) -> Task {
         shorter: None,
         device: "cpu".to_owned(),
         checkpoint_seconds: 0.0,
+        memory: None,
     }
 }
 
@@ -109,6 +110,24 @@ fn a_stopped_training_continues_from_its_checkpoint_to_the_same_objects() {
         host.rounds_left.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(stages.run(&task, &host).expect("it continues"), whole, "stopped after {rounds} rounds");
     }
+}
+
+#[test]
+fn the_limit_of_memory_changes_no_object_and_nothing_is_left_behind() {
+    let (host, stages) = (TestHost::new(), stages());
+    let mut task = train_task(&host, &stages, 5).expect("the inputs are made");
+    let whole = stages.run(&task, &host).expect("it trains");
+    let objects = host.store.info().objects;
+    task.memory = Some(0);
+    for rounds in [u64::MAX, 2] {
+        host.rounds_left.store(rounds, Ordering::Relaxed);
+        let first = stages.run(&task, &host);
+        host.rounds_left.store(u64::MAX, Ordering::Relaxed);
+        let ended = if rounds == 2 { stages.run(&task, &host) } else { first };
+        assert_eq!(ended.expect("it trains"), whole, "stopped after {rounds} rounds");
+    }
+    assert_eq!(host.store.info().objects, objects, "checkpoints are gone");
+    assert_eq!(std::fs::read_dir(host._folder.path().join("tmp")).expect("a folder").count(), 0);
 }
 
 #[test]

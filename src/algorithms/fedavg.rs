@@ -27,4 +27,8 @@ impl Algorithm for FedAvg {
             revision: 1,
         }
     }
+
+    fn rests(&self) -> bool {
+        true
+    }
 }

@@ -52,6 +52,10 @@ impl Algorithm for FedBn {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn shared(&self, layer: &Entry) -> bool {
         match self.matching {
             Matching::Module => !layer.norm,

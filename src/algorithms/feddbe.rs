@@ -127,6 +127,10 @@ impl Algorithm for FedDbe {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn sends(&self) -> Sends {
         Sends::AveragedAnd("the mean features of each client, taken before the first round")
     }

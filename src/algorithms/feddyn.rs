@@ -84,6 +84,10 @@ impl Algorithm for FedDyn {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn sends(&self) -> Sends {
         Sends::AveragedAnd("the drift that the server keeps")
     }

@@ -157,6 +157,10 @@ impl Algorithm for FedGen {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn sends(&self) -> Sends {
         Sends::AveragedAnd("heads, on which the server trains its generator")
     }

@@ -80,6 +80,10 @@ impl Algorithm for FedLc {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn sends(&self) -> Sends {
         // The counts of all clients together are known to each of them.
         if self.counts() == Counts::Global { Sends::AveragedAnd("the number of samples of each class") } else { Sends::Averaged }

@@ -63,6 +63,10 @@ impl Algorithm for FedNtd {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn local_update(&self, trainer: &mut Trainer<'_>, server: &Server<()>, client: &mut Client<()>) -> Outcome<()> {
         if self.beta == 0.0 {
             return trainer.descend(&mut client.model, &Objective::CrossEntropy, &[]);

@@ -29,6 +29,10 @@ impl Algorithm for FedPer {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn shared(&self, layer: &Entry) -> bool {
         layer.part == Part::Base
     }

@@ -74,6 +74,10 @@ impl Algorithm for FedPhp {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn evaluates(&self) -> When {
         When::AfterTraining
     }

@@ -80,6 +80,10 @@ impl Algorithm for FedProto {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn sends(&self) -> Sends {
         Sends::Other("sends prototypes, not parameters")
     }

@@ -36,6 +36,10 @@ impl Algorithm for FedProx {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn corrections<'a>(&'a self, server: &'a Server<()>, _: &'a ()) -> Vec<Correction<'a, f32>> {
         vec![Correction::Proximal { mu: self.mu, reference: &server.global.params }]
     }

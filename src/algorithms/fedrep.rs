@@ -36,6 +36,10 @@ impl Algorithm for FedRep {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn shared(&self, layer: &Entry) -> bool {
         layer.part == Part::Base
     }

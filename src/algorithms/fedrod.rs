@@ -79,6 +79,10 @@ impl Algorithm for FedRod {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn setup(&self, world: &World, _: &mut Server<()>, clients: &mut [Client<Own>]) -> Outcome<()> {
         let head = heads::alone(&world.initial)?;
         let batches = self.variant.choose(self.counts, Counts::DropLast, Counts::Full) == Counts::DropLast;

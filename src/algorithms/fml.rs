@@ -120,6 +120,10 @@ impl Algorithm for Fml {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn setup(&self, world: &World, _: &mut Server<()>, clients: &mut [Client<Personal>]) -> Outcome<()> {
         clients.iter_mut().for_each(|client| client.state.0 = Some(world.initial.clone()));
         Ok(())

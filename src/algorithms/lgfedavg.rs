@@ -30,6 +30,10 @@ impl Algorithm for LgFedAvg {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn shared(&self, layer: &Entry) -> bool {
         layer.part == Part::Head
     }

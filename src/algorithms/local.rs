@@ -30,6 +30,10 @@ impl Algorithm for Local {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn sends(&self) -> Sends {
         Sends::Other("sends nothing")
     }

@@ -97,6 +97,10 @@ impl Algorithm for Moon {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn setup(&self, world: &World, _: &mut Server<()>, clients: &mut [Client<Previous>]) -> Outcome<()> {
         clients.iter_mut().for_each(|client| client.state.0 = Some(world.initial.clone()));
         Ok(())

@@ -82,6 +82,10 @@ impl Algorithm for Scaffold {
         }
     }
 
+    fn rests(&self) -> bool {
+        true
+    }
+
     fn sends(&self) -> Sends {
         Sends::AveragedAnd("the control variate of the server")
     }

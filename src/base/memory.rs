@@ -5,17 +5,22 @@ use super::text::bytes;
 use super::{Fault, Outcome};
 use std::sync::OnceLock;
 
+/// The memory of this machine in bytes; the greatest number where it is unknown.
+#[must_use]
+pub fn total() -> u64 {
+    static TOTAL: OnceLock<u64> = OnceLock::new();
+    *TOTAL.get_or_init(|| {
+        let memory = sysinfo::RefreshKind::nothing().with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram());
+        sysinfo::System::new_with_specifics(memory).map_or(u64::MAX, |system| system.total_memory().max(1))
+    })
+}
+
 /// Refuses a demand for more memory than this machine has in all. What is there now is not asked, for it changes.
 ///
 /// # Errors
 /// A stage fault that names both sizes.
 pub fn demand(needed: u64, what: &str) -> Outcome<()> {
-    static TOTAL: OnceLock<u64> = OnceLock::new();
-    let total = *TOTAL.get_or_init(|| {
-        let memory = sysinfo::RefreshKind::nothing().with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram());
-        // Unknown is unlimited.
-        sysinfo::System::new_with_specifics(memory).map_or(u64::MAX, |system| system.total_memory().max(1))
-    });
+    let total = total();
     if needed <= total {
         return Ok(());
     }

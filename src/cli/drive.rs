@@ -37,6 +37,8 @@ pub(super) struct Options {
     pub(super) timeout: Option<Duration>,
     /// Seconds between two checkpoints.
     pub(super) checkpoint: f64,
+    /// Bytes of memory for the clients of a training that are not used.
+    pub(super) memory: Option<u64>,
     /// Where the time line goes.
     pub(super) trace: Option<PathBuf>,
     /// A second, different result of a key is a failure.
@@ -72,7 +74,7 @@ pub(super) fn run(project: &Project, options: &Options, store: &Store, interrupt
     let settings =
         Settings { slots: options.jobs, devices: devices(), keep_going: options.keep_going, strict: options.strict, ..Settings::default() };
     let history = store.begin_run(&start(project))?;
-    let planner = FromPlan { plan: &project.plan, checkpoint: options.checkpoint };
+    let planner = FromPlan { plan: &project.plan, checkpoint: options.checkpoint, memory: options.memory };
     let schedule =
         Schedule { jobs: &jobs, planner: &planner, store, executor: &*executor, settings: &settings, interrupt, history: Some(&history) };
     let id = history.id().to_owned();
@@ -205,6 +207,7 @@ pub(super) fn devices() -> Vec<String> {
 struct FromPlan<'a> {
     plan: &'a Plan,
     checkpoint: f64,
+    memory: Option<u64>,
 }
 
 impl FromPlan<'_> {
@@ -248,6 +251,7 @@ impl Planner for FromPlan<'_> {
             shorter: None,
             device: node.device.to_string(),
             checkpoint_seconds: self.checkpoint,
+            memory: self.memory,
         };
         let manifest =
             serde_json::to_value(&key.manifest).map_err(|e| Fault::internal(format!("a key's components have no JSON form: {e}")))?;

@@ -1,6 +1,6 @@
 //! `run`: what is not there yet is executed, then every table of the pipeline is printed.
 
-use super::args::{PipelineArgs, duration, limit};
+use super::args::{PipelineArgs, duration, limit, size};
 use super::context::Context;
 use super::load::Project;
 use super::output::Answer;
@@ -49,6 +49,10 @@ pub(super) struct Args {
     /// Time between two checkpoints of a training; 0 is after every round
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = duration)]
     checkpoint: Duration,
+    /// How much memory the clients of a training may take while they are not used: `2GiB`, `500MB`; the rest of them lies in the
+    /// store, and no result changes [default: a quarter of this machine's]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
     /// Write the time line of the run for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -90,6 +94,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         retries: args.retries,
         timeout: args.timeout,
         checkpoint: args.checkpoint.as_secs_f64(),
+        memory: args.memory,
         trace: args.trace.clone(),
         strict: args.strict,
     };

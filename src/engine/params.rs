@@ -21,6 +21,11 @@ impl<F> Params<F> {
     pub fn is_unique(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
+    /// How many share the vector, at least 1.
+    #[must_use]
+    pub fn owners(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
 }
 
 impl<F: Real> Params<F> {

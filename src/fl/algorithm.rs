@@ -2,6 +2,8 @@
 
 use super::arena::Arena;
 use super::batch::Batch;
+use super::mean::mean_on;
+pub use super::mean::{copy_layers, weighted_mean};
 use super::objective::Objective;
 use super::observe::Exposed;
 use super::parties::{Client, Server, Uploaded};
@@ -128,6 +130,18 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     fn kept(&self, layer: &Entry) -> bool {
         !(self.shared(layer) && self.receives() == Who::All)
     }
+    /// Whether a client that takes no part in a round may be left alone until it is next used, so that thousands of clients need
+    /// neither time nor memory in every round. It may if
+    ///
+    /// - `receive`, where all receive, depends on the server and on what is `kept` only, draws nothing, and changes nothing `kept`;
+    /// - `before_evaluation` leaves nothing behind that outlasts the evaluation;
+    /// - `evaluation_effect` does the same however often it is applied, and does not look at parameters;
+    /// - the other hooks look at no client outside the cohort.
+    ///
+    /// Results do not depend on it, if that is so.
+    fn rests(&self) -> bool {
+        false
+    }
     /// What the clients send, and whether the server makes a mean of it.
     fn sends(&self) -> Sends {
         Sends::Averaged
@@ -223,7 +237,8 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
         uploads: &[Uploaded<Self::Upload>],
         round: &Aggregation<'_>,
     ) -> Outcome<()> {
-        weighted_mean(&mut server.global, uploads, |upload| upload.weight, |layer| self.averaged(layer));
+        let budget = Some(&trainer.world.budget);
+        mean_on(budget, &mut server.global, uploads, |upload| upload.weight, |layer| self.averaged(layer));
         Ok(())
     }
     /// What the server sends at the end of the round.
@@ -332,47 +347,5 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     fn adopt(&self, trainer: &mut Trainer<'_>, server: &Server<Self::Server>, client: &mut Client<Self::Client>) -> Outcome<()> {
         copy_layers(&mut client.model, &server.global, |layer| self.shared(layer));
         Ok(())
-    }
-}
-
-/// Copies the wanted parameters; when all are wanted the vector is shared instead. Buffers stay the receiver's own.
-pub fn copy_layers(to: &mut Model, from: &Model, wanted: impl Fn(&Entry) -> bool) {
-    let net = from.net.clone();
-    let entries = &net.layout().entries;
-    if entries.iter().all(&wanted) {
-        to.params = from.params.clone();
-    } else if entries.iter().any(&wanted) {
-        for entry in entries.iter().filter(|e| wanted(e)) {
-            to.params[entry.range.clone()].copy_from_slice(&from.params[entry.range.clone()]);
-        }
-    }
-}
-
-/// The weighted mean of the uploads' wanted parameters in upload order, product and sum each rounded to f32 as the reference does.
-/// Buffers and mode become those of the first upload (PFLlib deep-copies its model), the other parameters stay the server's.
-pub fn weighted_mean<U>(
-    global: &mut Model,
-    uploads: &[Uploaded<U>],
-    weight: impl Fn(&Uploaded<U>) -> f64,
-    wanted: impl Fn(&Entry) -> bool,
-) {
-    let Some(first) = uploads.first() else { return };
-    global.buffers = first.model.buffers.clone();
-    global.training = first.model.training;
-    let net = global.net.clone();
-    let ranges: Vec<_> = net.layout().entries.iter().filter(|e| wanted(e)).map(|e| e.range.clone()).collect();
-    if ranges.is_empty() {
-        return;
-    }
-    for range in &ranges {
-        global.params[range.clone()].fill(0.0);
-    }
-    for upload in uploads {
-        let share = weight(upload) as f32;
-        for range in &ranges {
-            for (sum, value) in global.params[range.clone()].iter_mut().zip(&upload.model.params[range.clone()]) {
-                *sum += value * share;
-            }
-        }
     }
 }

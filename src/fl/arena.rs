@@ -2,6 +2,7 @@
 
 use super::algorithm::{Algorithm, Who};
 use super::parties::{Client, Server, Uploaded};
+use super::rest::Resting;
 use super::streams::Moment;
 use super::trainer::{Tally, Trainer};
 use super::world::{Worker, World};
@@ -34,23 +35,14 @@ pub struct Arena<'a, A: Algorithm> {
     pub round: u64,
     /// The round's cohort in the order drawn.
     pub cohort: &'a [usize],
+    pub(super) algorithm: &'a A,
+    pub(super) resting: &'a Resting,
     pub(super) phase: Phase,
     pub(super) calls: u64,
     pub(super) tally: Tally,
 }
 
 impl<'a, A: Algorithm> Arena<'a, A> {
-    pub(super) fn new(
-        world: &'a World,
-        server: &'a mut Server<A::Server>,
-        clients: &'a mut [Client<A::Client>],
-        round: u64,
-        cohort: &'a [usize],
-        phase: Phase,
-    ) -> Self {
-        Self { world, server, clients, round, cohort, phase, calls: 0, tally: Tally::default() }
-    }
-
     /// The ids of a group in ascending order.
     #[must_use]
     pub fn ids(&self, who: Who) -> Vec<usize> {
@@ -72,6 +64,7 @@ impl<'a, A: Algorithm> Arena<'a, A> {
         work: impl Fn(&mut Trainer<'_>, &Server<A::Server>, &mut Client<A::Client>) -> Outcome<R> + Sync,
     ) -> Outcome<Vec<R>> {
         let (world, server, round, cohort) = (self.world, &*self.server, self.round, self.cohort);
+        let (algorithm, resting, phase) = (self.algorithm, self.resting, self.phase);
         let first_pass = pass_base(self.phase, self.calls);
         let trains = matches!(self.phase, Phase::Prepare | Phase::Receive | Phase::Train);
         self.calls += 1;
@@ -89,10 +82,25 @@ impl<'a, A: Algorithm> Arena<'a, A> {
             |worker, client| {
                 let at = Moment { client: client.id as u64, round, pass: first_pass };
                 let position = cohort.iter().position(|id| *id == client.id);
-                let mut trainer = trainer(world, worker, at, client.participations, position);
-                trainer.trains = trains;
-                let result = work(&mut trainer, server, client)?;
-                Ok((result, trainer.tally))
+                let done = |client: &mut Client<A::Client>, worker: &mut Worker| {
+                    let mut trainer = trainer(world, worker, at, client.participations, position);
+                    trainer.trains = trains;
+                    let result = work(&mut trainer, server, client)?;
+                    Ok((result, trainer.tally))
+                };
+                if !client.rest.asleep {
+                    return done(client, worker);
+                }
+                // An evaluation leaves a resting client as it is; everything else wakes it until the end of the round.
+                let mut copy = None;
+                let measured = phase == Phase::Evaluate;
+                let client = if measured { copy.insert(client.clone()) } else { client };
+                resting.wake(algorithm, &world.initial, &server.global, client, measured)?;
+                if phase != Phase::Receive && algorithm.receives() == Who::All {
+                    let at = Moment { pass: pass_base(Phase::Receive, 0), ..at };
+                    algorithm.receive(&mut trainer(world, worker, at, client.participations, position), server, client)?;
+                }
+                done(client, worker)
             },
         );
         let mut results = Vec::with_capacity(done.len());

@@ -28,7 +28,7 @@ pub(super) fn join<A: Algorithm>(algorithm: &A, world: &World, server: &Server<A
             let at = Moment { client: id as u64, round, pass: (Phase::Adopt as u64) << 48 };
             let mut trainer = trainer(world, worker, at, 0, None);
             trainer.epochs = world.settings.fine_tuning_epochs;
-            let mut client = Client { id, model: world.initial.clone(), state: A::Client::default(), participations: 0, seconds: [0.0; 2] };
+            let mut client = Client::new(id, world.initial.clone());
             algorithm.adopt(&mut trainer, server, &mut client)?;
             fine_tune(&mut trainer, &mut client)?;
             test(&mut trainer, &client)

@@ -16,6 +16,7 @@ use super::world::World;
 use crate::base::{Fault, FaultKind, Outcome};
 use crate::engine::loss::{argmax, cross_entropy_sum};
 use crate::engine::{Entry, Layout, Model, Params};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// What an upload shows of parameters: before and after the client's training, and which of them were sent.
@@ -168,6 +169,7 @@ impl<A: Algorithm> Run<'_, A> {
             }
             self.one_round()?;
             self.round += 1;
+            self.lay_down()?;
             self.monitor.progress(self.round, round, &self.books.history);
         }
         Ok(match self.books.history.status {
@@ -187,11 +189,11 @@ impl<A: Algorithm> Run<'_, A> {
         self.receive(round, &cohort)?;
         self.evaluate(When::AfterReceive, round, false, &cohort)?;
         let started: Vec<Model> = self.clients.iter().map(|client| client.model.clone()).collect();
-        let recipe: Vec<(f64, u64)> = {
+        let recipe: BTreeMap<usize, (f64, u64)> = {
             let mut arena = self.arena(round, &cohort, Phase::Train);
             // This question uses up no random answer: a trainer is only asked what it would do.
-            let ids = arena.ids(Who::All);
-            arena.each(&ids, |trainer, _, _| Ok((f64::from(trainer.rate()), trainer.epochs())))?
+            let ids = arena.ids(Who::Cohort);
+            arena.each(&ids, |trainer, _, client| Ok((client.id, (f64::from(trainer.rate()), trainer.epochs()))))?.into_iter().collect()
         };
         let mut arena = self.arena(round, &cohort, Phase::Train);
         let uploads = algorithm.train_phase(&mut arena)?;
@@ -215,7 +217,7 @@ impl<A: Algorithm> Run<'_, A> {
                 }
                 model
             };
-            let (rate, epochs) = recipe[id];
+            let (rate, epochs) = recipe[&id];
             let (mut before, mut after) = (filled(&exposed.before), filled(&exposed.after));
             if started[id].buffers.values.len() == before.buffers.values.len() {
                 before.buffers = started[id].buffers.clone();

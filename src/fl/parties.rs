@@ -1,5 +1,6 @@
 //! The parties: server, clients, and what a client uploads.
 
+use super::rest::Rest;
 use super::state::{State, Visitor};
 use crate::engine::Model;
 
@@ -25,6 +26,15 @@ pub struct Client<S> {
     pub participations: u64,
     /// Simulated seconds of training and of sending so far.
     pub seconds: [f64; 2],
+    pub(super) rest: Rest,
+}
+
+impl<S: State> Client<S> {
+    /// A client before its first round.
+    #[must_use]
+    pub fn new(id: usize, model: Model) -> Self {
+        Self { id, model, state: S::default(), participations: 0, seconds: [0.0; 2], rest: Rest::default() }
+    }
 }
 
 /// What the server received from one client in a round.

@@ -15,15 +15,17 @@
 //! ```
 
 use super::algorithm::{Aggregation, Algorithm, Sends, When, Who};
-use super::arena::{Arena, Phase, sorted};
+use super::arena::{Arena, Phase, parallel, sorted};
 use super::between::{self, Averaged};
-use super::checkpoint::{self, Snapshot};
+use super::checkpoint::{self, Indexed, Parts, Snapshot, Stored, Taking};
 use super::evaluate::measure;
 use super::history::{Evaluation, History, Status};
 use super::intervention::{self, Memory, Needs, Place};
+use super::meter::Work;
 use super::newcomers;
 use super::observe::Observable;
 use super::parties::{Client, Server, Uploaded};
+use super::rest::Resting;
 use super::settings::TrainLoss;
 use super::state::{Collect, Leaf};
 use super::streams::Moment;
@@ -32,6 +34,7 @@ use super::world::World;
 use crate::base::{Fault, FaultKind, Outcome};
 use crate::engine::Model;
 use std::collections::BTreeMap;
+use std::fs::File;
 
 /// What surrounds a simulation: checkpoints, progress, interrupts, inspection. All but `stopping` have empty defaults.
 #[expect(unused_variables, reason = "the defaults do nothing")]
@@ -41,6 +44,20 @@ pub trait Monitor {
     /// # Errors
     /// A storage fault.
     fn resume(&mut self) -> Outcome<Option<Snapshot>> {
+        Ok(None)
+    }
+    /// The same, without all of it in memory; by default that of `resume`.
+    ///
+    /// # Errors
+    /// A storage fault.
+    fn stored(&mut self) -> Outcome<Option<Box<dyn Stored + '_>>> {
+        Ok(self.resume()?.map(|snapshot| Box::new(Indexed::from(snapshot)) as Box<dyn Stored>))
+    }
+    /// A file for what has no room in memory; absent: everything stays there.
+    ///
+    /// # Errors
+    /// A storage fault.
+    fn shelf(&mut self) -> Outcome<Option<File>> {
         Ok(None)
     }
     /// A round is done.
@@ -55,6 +72,21 @@ pub trait Monitor {
     /// A storage fault.
     fn save(&mut self, snapshot: Snapshot) -> Outcome<()> {
         Ok(())
+    }
+    /// The same, part by part; by default what `save` gets.
+    ///
+    /// # Errors
+    /// A storage fault.
+    fn keep(&mut self, parts: &mut dyn Parts) -> Outcome<()> {
+        self.save(Snapshot::collect(parts)?)
+    }
+    /// The state after the last round. What is returned becomes [`Simulated::last`]: everything by default, nothing where the monitor
+    /// has kept it otherwise.
+    ///
+    /// # Errors
+    /// A storage fault.
+    fn conclude(&mut self, parts: &mut dyn Parts) -> Outcome<Snapshot> {
+        Snapshot::collect(parts)
     }
     /// Whether to checkpoint and stop.
     fn stopping(&self) -> bool {
@@ -105,6 +137,8 @@ pub trait Simulation: Observable + Send + Sync {
     fn simulate(&self, world: &World, monitor: &mut dyn Monitor) -> Outcome<Simulated>;
     /// Whether the number of rounds enters the updates.
     fn horizon(&self) -> bool;
+    /// Whether clients that take no part in a round rest.
+    fn rests(&self) -> bool;
     /// What the clients send.
     fn sends(&self) -> Sends;
 }
@@ -115,6 +149,9 @@ impl<A: Algorithm> Simulation for A {
     }
     fn horizon(&self) -> bool {
         Algorithm::horizon(self)
+    }
+    fn rests(&self) -> bool {
+        Algorithm::rests(self)
     }
     fn sends(&self) -> Sends {
         Algorithm::sends(self)
@@ -128,6 +165,8 @@ pub(super) struct Run<'a, A: Algorithm> {
     pub(super) monitor: &'a mut dyn Monitor,
     pub(super) server: Server<A::Server>,
     pub(super) clients: Vec<Client<A::Client>>,
+    /// How clients rest that take no part.
+    pub(super) resting: Resting,
     /// What each intervention remembers.
     pub(super) memories: Vec<Memory>,
     /// The layers between which interventions act; absent where none does.
@@ -155,8 +194,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
             intervention::check(world, A::describe().name, algorithm.sends())?;
         }
         let mut server = Server { global: world.initial.clone(), state: A::Server::default() };
-        let client = |id| Client { id, model: world.initial.clone(), state: A::Client::default(), participations: 0, seconds: [0.0; 2] };
-        let mut clients: Vec<_> = (0..world.clients()).map(client).collect();
+        let mut clients: Vec<_> = (0..world.clients()).map(|id| Client::new(id, world.initial.clone())).collect();
         algorithm.setup(world, &mut server, &mut clients)?;
         let mut books = Books::default();
         books.history.headline = algorithm.views().last().copied().unwrap_or_default().to_owned();
@@ -164,41 +202,48 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let memories = vec![Memory::default(); world.interventions.len()];
         let acting = world.interventions.iter().any(|intervention| intervention.needs() != Needs::Nothing);
         let averaged = acting.then(|| Averaged::of(algorithm, world));
-        let mut run = Self { algorithm, world, monitor, server, clients, memories, averaged, books, round: 0 };
-        match run.monitor.resume()? {
-            Some(snapshot) if snapshot.round <= world.settings.rounds => {
-                run.books = checkpoint::restore(&snapshot, algorithm, &mut run.server, &mut run.clients, &mut run.memories)?;
-                run.round = snapshot.round;
-            }
-            _ => {
-                let mut arena = run.arena(0, &[], Phase::Prepare);
-                algorithm.prepare(&mut arena)?;
-                let tally = arena.tally;
-                run.books.gradients += tally.gradients;
-                run.inspect();
-            }
+        let resting = Resting::of(algorithm, world, monitor)?;
+        let mut run = Self { algorithm, world, monitor, server, clients, resting, memories, averaged, books, round: 0 };
+        if !run.resume()? {
+            let mut arena = run.arena(0, &[], Phase::Prepare);
+            algorithm.prepare(&mut arena)?;
+            let tally = arena.tally;
+            run.books.gradients += tally.gradients;
+            run.lay_down()?;
+            run.inspect();
         }
         Ok(run)
+    }
+
+    /// Continues from what the monitor has, if it has something.
+    fn resume(&mut self) -> Outcome<bool> {
+        let Some(stored) = self.monitor.stored()? else { return Ok(false) };
+        if stored.round() > self.world.settings.rounds {
+            return Ok(false);
+        }
+        let (server, clients, memories) = (&mut self.server, &mut self.clients, &mut self.memories);
+        self.books = checkpoint::restore(&*stored, self.algorithm, &self.resting, server, clients, memories)?;
+        self.round = stored.round();
+        Ok(true)
     }
 
     fn finish(mut self) -> Outcome<Simulated> {
         let rounds = self.world.settings.rounds;
         while self.round < rounds && self.books.history.status == Status::Completed {
             if self.monitor.stopping() {
-                let snapshot = self.snapshot();
-                self.monitor.save(snapshot)?;
+                self.checkpoint()?;
                 return Err(Fault::new(FaultKind::Interrupted, format!("stopped after round {} of {rounds}", self.round)));
             }
             self.one_round()?;
             self.round += 1;
+            self.lay_down()?;
             self.inspect();
             self.monitor.progress(self.round, rounds, &self.books.history);
             if self.monitor.checkpoint_due() && self.round < rounds {
-                let snapshot = self.snapshot();
-                self.monitor.save(snapshot)?;
+                self.checkpoint()?;
             }
         }
-        let last = self.snapshot();
+        let last = self.taking(|monitor, parts| monitor.conclude(parts))?;
         if self.books.history.status == Status::Completed {
             self.after_the_last_round()?;
         }
@@ -218,7 +263,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         self.evaluate(When::AfterReceive, round, due, &cohort)?;
 
         let mut arena = self.arena(round, &cohort, Phase::Train);
-        let uploads = algorithm.train_phase(&mut arena)?;
+        let uploads = world.meter.time(Work::Train, || algorithm.train_phase(&mut arena))?;
         let tally = arena.tally;
         self.train_accounts(tally, &cohort);
         for (intervention, memory) in world.interventions.iter().zip(&mut self.memories) {
@@ -227,9 +272,16 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let done = round + 1;
         self.evaluate(When::AfterTraining, done, done.is_multiple_of(settings.eval_every) || done == settings.rounds, &cohort)?;
 
-        let mut uploads = self.accept(uploads, &cohort)?;
-        let mut context = Aggregation { round, rounds: settings.rounds, clients: world.clients(), nominal, cohort: &cohort };
-        self.transmit(&uploads, &cohort);
+        world.meter.time(Work::Aggregate, || self.second_half(uploads, &cohort, nominal, tally.loss))
+    }
+
+    /// What the server does with the uploads, until everybody has what it sends.
+    fn second_half(&mut self, uploads: Vec<Uploaded<A::Upload>>, cohort: &[usize], nominal: usize, loss: f64) -> Outcome<()> {
+        let (algorithm, world, round) = (self.algorithm, self.world, self.round);
+        let (settings, done) = (&world.settings, round + 1);
+        let mut uploads = self.accept(uploads, cohort)?;
+        let mut context = Aggregation { round, rounds: settings.rounds, clients: world.clients(), nominal, cohort };
+        self.transmit(&uploads, cohort);
         let arrived = uploads.len();
         if let Some(averaged) = self.averaged.as_ref().filter(|_| arrived > 0) {
             between::sent(averaged, world, &mut self.memories, &context, &self.server.global, &mut uploads, Place::Secure)?;
@@ -241,19 +293,19 @@ impl<'a, A: Algorithm> Run<'a, A> {
             self.note(format!("round {}: {why}, so the server kept its state", round + 1));
         } else {
             let before = self.averaged.is_some().then(|| self.server.global.clone());
-            let mut arena = self.arena(round, &cohort, Phase::Aggregate);
+            let mut arena = self.arena(round, cohort, Phase::Aggregate);
             arena.serve(|trainer, server| algorithm.aggregate(trainer, server, &uploads, &context))?;
             let tally = arena.tally;
             self.books.gradients += tally.gradients;
             if let Some((averaged, before)) = self.averaged.as_ref().zip(before) {
                 between::aggregated(averaged, world, &mut self.memories, &context, &before, &mut self.server.global)?;
             }
-            let mut arena = self.arena(round, &cohort, Phase::Distribute);
+            let mut arena = self.arena(round, cohort, Phase::Distribute);
             algorithm.distribute(&mut arena, &uploads)?;
             let tally = arena.tally;
             self.books.gradients += tally.gradients;
         }
-        let finite = tally.loss.is_finite() && self.server.global.params.iter().all(|v| v.is_finite());
+        let finite = loss.is_finite() && self.server.global.params.iter().all(|v| v.is_finite());
         if !finite {
             self.books.history.status = Status::Diverged { round: done };
             self.note(format!("round {done}: a loss or a parameter is no longer finite"));
@@ -285,14 +337,27 @@ impl<'a, A: Algorithm> Run<'a, A> {
     }
 
     pub(super) fn arena<'b>(&'b mut self, round: u64, cohort: &'b [usize], phase: Phase) -> Arena<'b, A> {
-        Arena::new(self.world, &mut self.server, &mut self.clients, round, cohort, phase)
+        Arena {
+            world: self.world,
+            server: &mut self.server,
+            clients: &mut self.clients,
+            round,
+            cohort,
+            algorithm: self.algorithm,
+            resting: &self.resting,
+            phase,
+            calls: 0,
+            tally: Tally::default(),
+        }
     }
 
     pub(super) fn receive(&mut self, round: u64, cohort: &[usize]) -> Outcome<()> {
-        let algorithm = self.algorithm;
+        let (algorithm, world) = (self.algorithm, self.world);
         let mut arena = self.arena(round, cohort, Phase::Receive);
-        let ids = arena.ids(algorithm.receives());
-        arena.each(&ids, |trainer, server, client| algorithm.receive(trainer, server, client))?;
+        // Those that rest receive when they wake.
+        let who = if arena.resting.active && algorithm.receives() == Who::All { Who::Cohort } else { algorithm.receives() };
+        let ids = arena.ids(who);
+        world.meter.time(Work::Receive, || arena.each(&ids, |trainer, server, client| algorithm.receive(trainer, server, client)))?;
         let tally = arena.tally;
         self.books.gradients += tally.gradients;
         Ok(())
@@ -302,10 +367,10 @@ impl<'a, A: Algorithm> Run<'a, A> {
         if self.algorithm.evaluates() != when {
             return Ok(());
         }
-        let algorithm = self.algorithm;
+        let (algorithm, world) = (self.algorithm, self.world);
         if due {
             let mut arena = self.arena(round, cohort, Phase::Evaluate);
-            let (views, full, threat) = measure(algorithm, &mut arena)?;
+            let (views, full, threat) = world.meter.time(Work::Evaluate, || measure(algorithm, &mut arena))?;
             let (sum, rows) = self.books.running;
             let running = (rows > 0).then(|| sum / rows as f64);
             let train_loss = match self.world.settings.train_loss {
@@ -326,11 +391,13 @@ impl<'a, A: Algorithm> Run<'a, A> {
             });
         } else {
             let mut arena = self.arena(round, cohort, Phase::Evaluate);
-            let ids = arena.ids(Who::All);
+            let ids: Vec<usize> = arena.clients.iter().filter(|client| !client.rest.asleep).map(|client| client.id).collect();
             arena.each(&ids, |trainer, server, client| algorithm.before_evaluation(trainer, server, client, false))?;
         }
         // Measured or not, evaluating leaves its mark, so that results do not depend on how often it is done.
-        self.clients.iter_mut().for_each(|client| algorithm.evaluation_effect(client));
+        for client in &mut self.clients {
+            if client.rest.asleep { client.rest.mark() } else { algorithm.evaluation_effect(client) }
+        }
         Ok(())
     }
 
@@ -347,6 +414,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         self.books.running = if tally.loss.is_finite() { (tally.loss, tally.rows) } else { (0.0, 0) };
         for id in sorted(cohort) {
             let client = &mut self.clients[id];
+            client.rest.saved = false;
             let at = Moment { client: id as u64, round, pass: 0 };
             let size = world.settings.batch_size;
             let batches =
@@ -397,9 +465,33 @@ impl<'a, A: Algorithm> Run<'a, A> {
         self.books.history.notes.push(line);
     }
 
-    fn snapshot(&mut self) -> Snapshot {
-        let (server, clients, memories) = (&mut self.server, &mut self.clients, &mut self.memories);
-        checkpoint::take(self.round, self.algorithm, &self.world.initial, server, clients, memories, &self.books)
+    /// Puts everybody to rest who is awake.
+    pub(super) fn lay_down(&mut self) -> Outcome<()> {
+        if !self.resting.active {
+            return Ok(());
+        }
+        let (algorithm, world, resting) = (self.algorithm, self.world, &self.resting);
+        let awake: Vec<&mut Client<A::Client>> = self.clients.iter_mut().filter(|client| !client.rest.asleep).collect();
+        let lay_down = |client: &mut Client<A::Client>| resting.lay_down(algorithm, &world.initial, client);
+        world.meter.time(Work::Rest, || parallel(world, awake, |_| 1, |_, client| lay_down(client)).into_iter().collect())
+    }
+
+    fn checkpoint(&mut self) -> Outcome<()> {
+        self.taking(|monitor, parts| monitor.keep(parts))
+    }
+
+    fn taking<R>(&mut self, take: impl FnOnce(&mut dyn Monitor, &mut dyn Parts) -> Outcome<R>) -> Outcome<R> {
+        let mut parts = Taking {
+            round: self.round,
+            algorithm: self.algorithm,
+            template: &self.world.initial,
+            resting: &self.resting,
+            server: &mut self.server,
+            clients: &mut self.clients,
+            memories: &mut self.memories,
+            books: &self.books,
+        };
+        self.world.meter.time(Work::Checkpoint, || take(self.monitor, &mut parts))
     }
 
     fn inspect(&mut self) {

@@ -257,7 +257,12 @@ impl<'a> Save<'a> {
     }
     fn floats(&mut self, name: &str, floats: &[f32]) {
         self.leaf(name, b'v', floats.len());
-        self.bytes.extend(floats.iter().flat_map(|v| v.to_le_bytes()));
+        // In chunks of known length this is a copy of memory; byte by byte it would take longer than a training step.
+        let start = self.bytes.len();
+        self.bytes.resize(start + 4 * floats.len(), 0);
+        for (place, value) in self.bytes[start..].as_chunks_mut::<4>().0.iter_mut().zip(floats) {
+            *place = value.to_le_bytes();
+        }
     }
 }
 
@@ -356,7 +361,9 @@ impl Visitor for Load<'_> {
         let count = self.leaf(&format!("{name}.counters"), b'c');
         let counters = self.take(count.saturating_mul(8)).as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c)).collect::<Vec<_>>();
         let training = self.take(1) == [1];
-        if params.len() != model.params.len() || buffers.len() != model.buffers.values.len() {
+        // The network says how long they are: the numbers themselves may lie in a store.
+        let layout = model.net.layout();
+        if params.len() != layout.len || buffers.len() != layout.buffers_len {
             self.fail(&format!("holds a model `{name}` of another size"));
             return;
         }

@@ -35,6 +35,8 @@ pub struct World {
     pub meter: Meter,
     /// What acts on rounds from outside the algorithm, in the order in which it acts.
     pub interventions: Vec<Box<dyn Intervention>>,
+    /// Bytes that the states of resting clients may take of memory; what is beyond lies in a file. Absent: no limit.
+    pub memory: Option<u64>,
     workers: Mutex<Vec<Worker>>,
 }
 
@@ -100,6 +102,7 @@ impl World {
             clock,
             meter: Meter::default(),
             interventions: Vec::new(),
+            memory: None,
             workers: Mutex::new(Vec::new()),
         })
     }

@@ -9,7 +9,7 @@ use crate::attacks::shadow::{self, Judge};
 use crate::attacks::{Ending, Findings, inverting, leak, membership};
 use crate::base::random::{Purpose, stream};
 use crate::base::{Fault, FaultKind, Outcome, memory};
-use crate::fl::checkpoint::Snapshot;
+use crate::fl::checkpoint::Stored;
 use crate::fl::history::History;
 use crate::fl::round::Monitor;
 use crate::fl::{Examined, Observed, World};
@@ -247,13 +247,13 @@ struct Observer<'a> {
 }
 
 impl Monitor for Observer<'_> {
-    fn resume(&mut self) -> Outcome<Option<Snapshot>> {
+    fn stored(&mut self) -> Outcome<Option<Box<dyn Stored + '_>>> {
         if !self.last {
             return Ok(None);
         }
         let store = self.host.store();
         let tree = store.tree(&input(self.task, "of", "checkpoint")?)?;
-        train::read(&tree, |part| store.read(part)).map(Some)
+        Ok(Some(Box::new(train::Tree::open(tree, |part| store.read(part))?)))
     }
     fn progress(&mut self, done: u64, _: u64, _: &History) {
         self.host.report(Report::Progress { done, total: self.round, values: BTreeMap::new() });

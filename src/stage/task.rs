@@ -33,6 +33,10 @@ pub struct Task {
     pub device: String,
     /// Seconds between two checkpoints; 0 means after every round.
     pub checkpoint_seconds: f64,
+    /// Bytes of memory that the states of a training's clients may take while they are not used; what is beyond goes to the store's
+    /// `tmp/`. Absent: a quarter of the machine's memory. It changes no result.
+    #[serde(default)]
+    pub memory: Option<u64>,
 }
 
 /// What a running stage says.

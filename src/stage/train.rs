@@ -6,13 +6,15 @@ use crate::algorithms::Algorithms;
 use crate::base::fault::Placed;
 use crate::base::{Fault, ObjectRef, Outcome, memory};
 use crate::data::partition::Partition;
-use crate::fl::checkpoint::Snapshot;
+use crate::fl::checkpoint::{self, Part, Parts, Snapshot, Stored};
 use crate::fl::round::Monitor;
 use crate::fl::{History, Seeded, Settings, Simulation, World};
 use crate::{defences, privacy, secure, threats};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// Outputs `metrics` (the history as JSON), `model` (the global model) and `checkpoint` (the state after the last round as a tree).
@@ -24,13 +26,14 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     let (world, algorithm, stored_model) = assemble(task, "", &task.params, host, algorithms)?;
 
     let may_extend = !algorithm.horizon() && !world.interventions.iter().any(|intervention| intervention.horizon());
-    let mut monitor = StageMonitor { task, host, saved: Instant::now(), objects: Vec::new(), may_extend };
+    let mut monitor = StageMonitor { task, host, saved: Instant::now(), tree: BTreeMap::new(), last: BTreeMap::new(), may_extend };
     let simulated = algorithm.simulate(&world, &mut monitor)?;
 
     let metrics = serde_json::to_vec(&simulated.history).map_err(|e| Fault::internal(format!("the history has no JSON form: {e}")))?;
     let mut outputs = super::outputs(host, [("metrics", &metrics), ("model", &model::rewrite(&simulated.global, &stored_model)?)])?;
-    outputs.insert("checkpoint".to_owned(), store.put_tree(&put(&simulated.last, |bytes| store.put(bytes))?)?);
+    outputs.insert("checkpoint".to_owned(), store.put_tree(&monitor.last)?);
     store.drop_checkpoint(&task.key);
+    store.retire(&task.key, &monitor.tree.into_values().collect::<Vec<_>>());
     Ok(outputs)
 }
 
@@ -54,16 +57,19 @@ pub(super) fn assemble(
     }
     let partition = Partition::from_bytes(&store.read(&slot("partition", "clients")?)?).at(|| "partition")?;
     partition.fits(data.len(), data.classes())?;
-    // A model and a copy of its parameters for each client, and what each thread trains with.
-    let models = 2 * partition.clients().len() as u64 + 3 * host.budget().total() as u64;
-    memory::demand(initial.params.len() as u64 * 4 * models, &format!("a simulation of {} clients", partition.clients().len()))?;
     let Read { settings, algorithm: algorithm_params, threat, defence, privacy, secure } = read_params(params)?;
     let algorithm = algorithms.build(&algorithm_params)?;
+    // A model and a copy of its parameters for each client that cannot rest, and what each thread trains with.
+    let clients = partition.clients().len();
+    let awake = if algorithm.rests() { settings.nominal_cohort(clients) } else { clients };
+    let models = 2 * awake as u64 + 3 * host.budget().total() as u64;
+    memory::demand(initial.params.len() as u64 * 4 * models, &format!("a simulation of {clients} clients"))?;
     let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
     let mut world = World::new(initial, Arc::new(data), partition.clients().to_vec(), settings, streams, host.budget().clone())?;
     let chosen =
         [threats::build(&threat, &world)?, privacy::build(&privacy, &world)?, defences::build(&defence)?, secure::build(&secure, &world)?];
     world = chosen.into_iter().flatten().fold(world, World::with);
+    world.memory = Some(task.memory.unwrap_or_else(|| memory::total() / 4));
     Ok((world, algorithm, stored_model))
 }
 
@@ -98,12 +104,85 @@ fn read_params(params: &Map<String, Value>) -> Outcome<Read> {
     Ok(Read { settings, algorithm, threat, defence, privacy, secure })
 }
 
-fn put(snapshot: &Snapshot, put: impl Fn(&[u8]) -> Outcome<ObjectRef>) -> Outcome<BTreeMap<String, ObjectRef>> {
-    snapshot.parts.iter().map(|(name, bytes)| Ok((name.clone(), put(bytes)?))).collect()
+/// A checkpoint in a store.
+pub(super) struct Tree<'a> {
+    round: u64,
+    parts: BTreeMap<String, ObjectRef>,
+    read: Box<dyn Fn(&ObjectRef) -> Outcome<Vec<u8>> + 'a>,
 }
 
-pub(super) fn read(tree: &BTreeMap<String, ObjectRef>, read: impl Fn(&ObjectRef) -> Outcome<Vec<u8>>) -> Outcome<Snapshot> {
-    Snapshot::of(tree.iter().map(|(name, object)| Ok((name.clone(), read(object)?))).collect::<Outcome<_>>()?)
+impl<'a> Tree<'a> {
+    /// A checkpoint whose every part can be read.
+    pub(super) fn open(parts: BTreeMap<String, ObjectRef>, read: impl Fn(&ObjectRef) -> Outcome<Vec<u8>> + 'a) -> Outcome<Self> {
+        let books = parts.get("books").ok_or_else(|| checkpoint::missing("books"))?;
+        let round = checkpoint::rounds(&read(books)?)?;
+        for part in parts.values() {
+            read(part)?;
+        }
+        Ok(Self { round, parts, read: Box::new(read) })
+    }
+}
+
+impl Stored for Tree<'_> {
+    fn round(&self) -> u64 {
+        self.round
+    }
+    fn part(&self, name: &str) -> Outcome<Cow<'_, [u8]>> {
+        let object = self.parts.get(name).ok_or_else(|| checkpoint::missing(name))?;
+        (self.read)(object).map(Cow::Owned)
+    }
+}
+
+/// Parts that are written at a time. Each waits for the disk, which takes many about as fast as one.
+const WRITERS: usize = 16;
+
+/// Stores every part that is not `known`.
+fn put_all(
+    parts: &mut dyn Parts,
+    known: impl Fn(&Part<'_>) -> Option<ObjectRef>,
+    put: impl Fn(&[u8]) -> Outcome<ObjectRef> + Sync,
+) -> Outcome<BTreeMap<String, ObjectRef>> {
+    let (sender, receiver) = mpsc::sync_channel::<(String, Vec<u8>)>(WRITERS);
+    let (queue, failed) = (Mutex::new(receiver), Mutex::new(None::<Fault>));
+    let stored = Mutex::new(BTreeMap::new());
+    let (store, fail) = (|name, object| held(&stored).insert(name, object), |fault| held(&failed).get_or_insert(fault).clone());
+    let write = || {
+        loop {
+            // The lock is held while waiting for a part, and not while writing it.
+            let next = held(&queue).recv();
+            let Ok((name, bytes)) = next else { break };
+            match put(&bytes) {
+                Ok(object) => drop(store(name, object)),
+                Err(fault) => drop(fail(fault)),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(write);
+        }
+        let outcome = parts.each(&mut |part| {
+            if let Some(fault) = held(&failed).clone() {
+                return Err(fault);
+            }
+            match known(&part) {
+                Some(object) => drop(store(part.name.to_owned(), object)),
+                // Somebody receives until the sender is dropped.
+                None => drop(sender.send((part.name.to_owned(), (part.bytes)()?))),
+            }
+            Ok(())
+        });
+        drop(sender);
+        outcome
+    })?;
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(fault) => Err(fault),
+        None => Ok(stored.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reports progress, keeps checkpoints in the store, and finds the one to continue from.
@@ -111,42 +190,52 @@ struct StageMonitor<'a> {
     task: &'a Task,
     host: &'a dyn Host,
     saved: Instant,
-    /// The objects of the checkpoint before the next.
-    objects: Vec<ObjectRef>,
+    /// The parts of the checkpoint before the next.
+    tree: BTreeMap<String, ObjectRef>,
+    /// The parts of the state after the last round.
+    last: BTreeMap<String, ObjectRef>,
     may_extend: bool,
 }
 
-impl StageMonitor<'_> {
+impl<'a> StageMonitor<'a> {
     fn log(&self, warning: bool, line: String) {
         self.host.report(Report::Log { warning, line });
     }
     /// The checkpoint of this very stage, if one was left behind.
-    fn own(&self) -> Option<Outcome<Snapshot>> {
-        let manifest = self.host.store().load_checkpoint(&self.task.key)?;
+    fn own(&self) -> Option<Outcome<Tree<'a>>> {
+        let (store, key) = (self.host.store(), &self.task.key);
+        let manifest = store.load_checkpoint(key)?;
         let tree = serde_json::from_slice(&manifest).map_err(|e| Fault::storage(format!("the checkpoint's manifest is damaged: {e}")));
-        Some(tree.and_then(|tree| read(&tree, |part| self.host.store().read_part(&self.task.key, part))))
+        Some(tree.and_then(|tree| Tree::open(tree, |part| store.read_part(key, part))))
     }
     /// The last state of a run with fewer rounds, if this one may continue it.
-    fn shorter(&self) -> Option<Outcome<Snapshot>> {
+    fn shorter(&self) -> Option<Outcome<Tree<'a>>> {
         let object = self.task.shorter.as_ref().filter(|_| self.may_extend)?.get("checkpoint")?;
         let store = self.host.store();
-        Some(store.tree(object).and_then(|tree| read(&tree, |part| store.read(part))))
+        Some(store.tree(object).and_then(|tree| Tree::open(tree, |part| store.read(part))))
     }
 }
 
 impl Monitor for StageMonitor<'_> {
-    fn resume(&mut self) -> Outcome<Option<Snapshot>> {
+    fn stored(&mut self) -> Outcome<Option<Box<dyn Stored + '_>>> {
         // A checkpoint that cannot be read costs time, never the result: the stage starts from an older one or from its beginning.
-        for found in [self.own(), self.shorter()].into_iter().flatten() {
-            match found {
-                Ok(snapshot) => {
-                    self.log(false, format!("continues after round {}", snapshot.round));
-                    return Ok(Some(snapshot));
+        for own in [true, false] {
+            match if own { self.own() } else { self.shorter() } {
+                Some(Ok(tree)) => {
+                    self.log(false, format!("continues after round {}", tree.round));
+                    if own {
+                        self.tree = tree.parts.clone();
+                    }
+                    return Ok(Some(Box::new(tree)));
                 }
-                Err(fault) => self.log(true, format!("{fault}; it is not used")),
+                Some(Err(fault)) => self.log(true, format!("{fault}; it is not used")),
+                None => {}
             }
         }
         Ok(None)
+    }
+    fn shelf(&mut self) -> Outcome<Option<File>> {
+        self.host.store().scratch().map(Some)
     }
     fn progress(&mut self, done: u64, total: u64, history: &History) {
         let mut values = BTreeMap::new();
@@ -164,17 +253,25 @@ impl Monitor for StageMonitor<'_> {
     fn checkpoint_due(&mut self) -> bool {
         self.saved.elapsed() >= Duration::from_secs_f64(self.task.checkpoint_seconds.clamp(0.0, 1e9))
     }
-    fn save(&mut self, snapshot: Snapshot) -> Outcome<()> {
+    fn keep(&mut self, parts: &mut dyn Parts) -> Outcome<()> {
         let (store, key) = (self.host.store(), &self.task.key);
-        let tree = put(&snapshot, |bytes| store.put_part(key, bytes))?;
+        let known = &self.tree;
+        let unchanged = |part: &Part<'_>| known.get(part.name).filter(|_| !part.changed).copied();
+        let tree = put_all(parts, unchanged, |bytes| store.put_part(key, bytes))?;
         let manifest = serde_json::to_vec(&tree).map_err(|e| Fault::internal(format!("a checkpoint has no JSON form: {e}")))?;
         let objects: Vec<ObjectRef> = tree.values().copied().collect();
         store.save_checkpoint(key, &manifest, &objects)?;
-        let outdated: Vec<ObjectRef> = self.objects.iter().filter(|old| !objects.contains(old)).copied().collect();
+        let needed: BTreeSet<_> = objects.iter().map(|object| object.digest).collect();
+        let outdated: Vec<ObjectRef> = self.tree.values().filter(|old| !needed.contains(&old.digest)).copied().collect();
         store.retire(key, &outdated);
-        self.objects = objects;
+        self.tree = tree;
         self.saved = Instant::now();
         Ok(())
+    }
+    fn conclude(&mut self, parts: &mut dyn Parts) -> Outcome<Snapshot> {
+        let store = self.host.store();
+        self.last = put_all(parts, |_| None, |bytes| store.put(bytes))?;
+        Ok(Snapshot { round: parts.round(), parts: Vec::new() })
     }
     fn stopping(&self) -> bool {
         self.host.stopping()

@@ -237,6 +237,15 @@ impl Store {
         let _ = self.files().remove(path);
     }
 
+    /// A file without a name, for what has no room in memory: it is gone when it is closed, however the process ends.
+    ///
+    /// # Errors
+    /// A storage fault when it cannot be made.
+    pub fn scratch(&self) -> Outcome<std::fs::File> {
+        let folder = self.layout().folder("tmp");
+        tempfile::tempfile_in(&folder).map_err(|e| Fault::io("write in", &folder, &e))
+    }
+
     /// Moves a damaged file out of the way, where people can look at it.
     fn quarantine(&self, path: &Path) {
         let folder = self.layout().folder("quarantine");

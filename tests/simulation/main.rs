@@ -12,4 +12,5 @@ mod interventions;
 mod reductions;
 mod reductions_features;
 mod reductions_models;
+mod resting;
 mod small;

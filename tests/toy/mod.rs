@@ -68,6 +68,7 @@ impl Planner for Graph {
                 shorter: None,
                 device: described.device.clone(),
                 checkpoint_seconds: 0.0,
+                memory: None,
             },
             manifest: self.description(job, outputs),
             lineage,
