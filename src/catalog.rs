@@ -177,6 +177,15 @@ fn train(algorithms: &Algorithms) -> StageKind {
         Field::with("seconds_per_batch", Type::non_negative(), 0.01, "Simulated seconds of a training batch."),
         Field::with("seconds_per_upload", Type::non_negative(), 0.1, "Simulated seconds of an upload; twice that for a slow sender."),
         Field::with("few_shot", Type::at_least(0), 0, "Training samples of each label that a client keeps; 0 keeps all."),
+        Field {
+            introduced: Some(serde_json::json!(0.0)),
+            ..Field::with(
+                "validation_ratio",
+                Type::Float { min: Bound::Incl(0.0), max: Bound::Excl(1.0) },
+                0.0,
+                "Fraction of a client's training samples on which it does not train; `validation_accuracy` is measured on them. 0 for none.",
+            )
+        },
         Field::with("new_clients", Type::at_least(0), 0, "The last so many clients of the partition join only after the last round."),
         Field::with("fine_tuning_epochs", Type::at_least(0), 0, "Epochs that a new client trains before it is tested."),
         Field::with("eval_every", Type::at_least(1), 1, "Evaluate every so many rounds, and after the last."),

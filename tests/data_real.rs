@@ -63,6 +63,12 @@ fn sentences_and_plays_are_read() {
         let data = get("amazon-sentences", json!({}), &dir);
         assert_eq!((data.len(), counts(&data)), (1000, vec![500, 500]));
         assert!(data.length(0) > 5 && data.length(0) <= 40);
+        // The same sentences as counts of words, as Amazon Review has them.
+        let counts = get("amazon-sentences", json!({"form": "counts"}), &dir);
+        assert_eq!((counts.len(), counts.labels()), (1000, data.labels()));
+        assert!(counts.shape().channels > 1000 && counts.shape().width == 1, "{:?}", counts.shape());
+        let words: f32 = first(&counts, 0).iter().sum();
+        assert_eq!(words as usize, data.length(0), "a short sentence has all its words in both forms");
     }
     if let Some(dir) = originals("TinyShakespeare") {
         let data = get("tiny-shakespeare", json!({}), &dir);

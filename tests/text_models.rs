@@ -173,6 +173,52 @@ fn dropout_is_drawn_in_training_only_and_passes_its_gradient() {
 }
 
 #[test]
+fn an_own_list_is_the_model_that_it_describes() {
+    let build = |kind: &str, params: &Value| {
+        let shape = Shape { channels: 1, height: 1, width: 5 };
+        models::build(kind, params.as_object().expect("a map"), shape, 3).unwrap_or_else(|e| panic!("{kind}: {e}"))
+    };
+    // A list is followed by `Flatten`, which changes nothing about a vector.
+    let same = |kind: &str, params: &Value, list: Value| {
+        let own = build("layers", &json!({"words": 9, "padding": 0, "layers": list}));
+        let layers: Vec<&Layer> = own.layers().iter().filter(|layer| !matches!(layer, Layer::Flatten)).collect();
+        let known = build(kind, params);
+        assert_eq!(layers, known.layers().iter().collect::<Vec<_>>(), "{kind}");
+        assert_eq!(own.layout().entries.len(), known.layout().entries.len(), "{kind}");
+        assert_eq!(own.layout().head(), known.layout().head(), "{kind}");
+    };
+    let embedding = json!({"layer": "embedding", "out": 8, "name": "embedding"});
+    let memory = json!({"layer": "lstm", "hidden": 8, "layers": 2, "dropout": 0.2, "name": "lstm"});
+    let list = json!([embedding, memory, {"layer": "pick", "at": "last"}, "relu", {"layer": "dropout", "p": 0.2}]);
+    same("lstm", &json!({"words": 9, "padding": 0, "hidden": 8}), list);
+    let drop = json!({"layer": "dropout", "p": 0.1});
+    let named = |layer: Value, name: &str| {
+        let mut layer = layer;
+        layer["name"] = json!(format!("encoder.layers.0.{name}"));
+        layer
+    };
+    let list = json!([
+        {"layer": "embedding", "out": 8, "name": "embedding"}, {"layer": "positions", "scale": 8.0_f64.sqrt()}, drop,
+        {"layer": "save", "as": "in"}, named(json!({"layer": "attention", "heads": 2, "dropout": 0.1}), "self_attn"), drop,
+        {"layer": "add", "as": "in"}, named(json!({"layer": "layer_norm"}), "norm1"),
+        {"layer": "save", "as": "in"}, named(json!({"layer": "positionwise", "out": 6}), "linear1"), "relu", drop,
+        named(json!({"layer": "positionwise", "out": 8}), "linear2"), drop,
+        {"layer": "add", "as": "in"}, named(json!({"layer": "layer_norm"}), "norm2"), {"layer": "pick", "at": "first"}
+    ]);
+    let own = build("layers", &json!({"words": 9, "padding": 0, "layers": list}));
+    let known = build("transformer", &json!({"words": 9, "hidden": 8, "heads": 2, "feed": 6, "layers": 1}));
+    // PFLlib's embedding trains its padding too; a list's does not.
+    let rest =
+        |net: &pflpipe::engine::Network| net.layers().iter().skip(1).filter(|l| !matches!(l, Layer::Flatten)).cloned().collect::<Vec<_>>();
+    assert_eq!(rest(&own), rest(&known));
+    // Over pictures: patches, a token, attention.
+    let shape = Shape { channels: 1, height: 8, width: 8 };
+    let list = json!([{"layer": "conv", "out": 6, "kernel": [4], "stride": [4]}, "tokens", {"layer": "attention", "heads": 3}, {"layer": "pick", "at": "first"}]);
+    let net = models::build("layers", json!({"layers": list}).as_object().expect("a map"), shape, 4).expect("it fits");
+    assert_eq!(net.classes(), 4);
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let fault = |kind: &str, params: Value, shape: (usize, usize, usize)| {
         let shape = Shape { channels: shape.0, height: shape.1, width: shape.2 };
@@ -182,5 +228,14 @@ fn what_does_not_fit_is_refused() {
     assert!(fault("lstm", json!({"words": 5, "padding": 0}), (1, 28, 28)).contains("takes rows of words"));
     assert!(fault("transformer", json!({"words": 5, "hidden": 10}), (1, 1, 4)).contains("cannot be divided among 8 heads"));
     assert!(fault("fasttext", json!({"words": 5, "padding": 5}), (1, 1, 4)).contains("a word below 5"));
+    assert!(fault("layers", json!({"layers": ["pick"]}), (1, 1, 4)).contains("`padding` of model `layers`"));
+    assert!(
+        fault(
+            "layers",
+            json!({"words": 5, "padding": 0, "layers": [{"layer": "embedding", "out": 6}, {"layer": "attention", "heads": 4}]}),
+            (1, 1, 4)
+        )
+        .contains("6 channels cannot be divided")
+    );
     assert!(fault("lstm", json!({"words": 5, "padding": 0, "layers": 0}), (1, 1, 4)).contains("`layers` is 0"));
 }

@@ -31,6 +31,8 @@ pub enum Purpose {
     Partition,
     /// How a client's samples are split into training and test sets.
     Split,
+    /// Which training samples of a client are put aside for validation.
+    Validation,
     /// Who is malicious, and what malicious clients draw.
     Threat,
     /// What a defence draws.
@@ -56,6 +58,7 @@ impl Purpose {
             Self::Dropout => "dropout",
             Self::Partition => "partition",
             Self::Split => "split",
+            Self::Validation => "validation",
             Self::Threat => "threat",
             Self::Defence => "defence",
             Self::Privacy => "privacy",

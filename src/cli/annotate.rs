@@ -18,13 +18,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Checks what can be known to be wrong before anything runs: rows that are not there, files that cannot be read.
+/// Checks what can be known to be wrong before anything runs: rows that are not there, files that cannot be read, validation without
+/// samples.
 ///
 /// # Errors
 /// A pipeline fault.
 pub(super) fn check(project: &Project, layouts: &[&Layout]) -> Outcome<()> {
+    // Who narrows the sweep on the command line may leave that row out; the table then says so.
+    let narrowed = !project.changes.sweep.is_empty() || !project.changes.filter.is_empty();
     for layout in layouts {
         if let Some(statistics) = &layout.statistics
+            && !narrowed
             && let Against::Row(name) = wanted(statistics).against
         {
             let mut rows: Vec<String> = Vec::new();
@@ -47,6 +51,28 @@ pub(super) fn check(project: &Project, layouts: &[&Layout]) -> Outcome<()> {
         }
         if let Some(compare) = &layout.compare {
             numbers(compare, project)?;
+        }
+        validation(project, layout)?;
+    }
+    Ok(())
+}
+
+/// Whether there are samples to validate on, where a table shows what they say.
+fn validation(project: &Project, layout: &Layout) -> Outcome<()> {
+    for value in &layout.values {
+        if !value.metric.starts_with("validation_") && !value.selector.contains("validation_") {
+            continue;
+        }
+        let ratio = |node: NodeId| project.plan.node(node).params.to_map().get("validation_ratio").and_then(Value::as_f64);
+        let mut nodes = layout.cells.iter().filter_map(|cell| project.plan.node_for(*cell, &value.stage));
+        if !nodes.any(|node| ratio(node).is_some_and(|ratio| ratio > 0.0)) {
+            let what = format!(
+                "table `{}` asks for `{}.{}`, but `{}` puts no samples aside",
+                layout.name, value.metric, value.selector, value.stage
+            );
+            return Err(
+                Fault::pipeline(what).help("give the training a `validation_ratio`: 0.2 is a fifth of each client's training samples")
+            );
         }
     }
     Ok(())
@@ -131,9 +157,10 @@ fn beside(table: &Table, layout: &Layout, compare: &Compare, project: &Project) 
     let mut setups: HashMap<(String, String), Ours<'_>> = HashMap::new();
     for cell in &layout.cells {
         let coords = plan.coords(*cell);
-        let labels: Vec<String> =
-            layout.rows.iter().chain(&layout.columns).map(|axis| gather::label(&coords, std::slice::from_ref(axis))).collect();
-        let setting = labels.iter().find_map(|label| compare.settings.get(label));
+        // The labels of row and column, of one of them, then of one of their axes.
+        let both = [&layout.rows[..], &layout.columns[..]].concat();
+        let axes = [&both[..], &layout.columns, &layout.rows].into_iter().chain(both.chunks(1));
+        let setting = axes.map(|axes| gather::label(&coords, axes)).find_map(|label| compare.settings.get(&label));
         for (quantity, value) in layout.values.iter().enumerate() {
             let place = gather::place(layout, &coords, quantity);
             if setups.contains_key(&place) {
@@ -214,7 +241,19 @@ fn model(net: &Map<String, Value>) -> Option<String> {
     Some(match kind {
         "cnn" if size("widths") == "[32,64]" && size("hidden") == "512" && size("kernel") == "5" => "4-layer CNN".to_owned(),
         "cnn" => format!("{}-{} CNN", size("widths"), size("hidden")),
+        "mobilenet" => match size("width").as_str() {
+            "" | "1.0" | "1" => "MobileNetV2".to_owned(),
+            width => format!("MobileNetV2 of width {width}"),
+        },
         "mlp" => format!("MLP {} hidden", size("hidden").trim_matches(['[', ']'])),
+        "resnet" => {
+            let usual = if size("depth") == "56" { "16" } else { "64" };
+            let width = size("width");
+            let narrow = if width.is_empty() || width == usual { String::new() } else { format!(" of width {width}") };
+            let group = if size("norm").contains("group") { " + GN" } else { "" };
+            format!("ResNet-{}{group}{narrow}", size("depth"))
+        }
+        "fasttext" if !["", "512"].contains(&size("hidden").as_str()) => format!("fastText of width {}", size("hidden")),
         other => other.to_owned(),
     })
 }

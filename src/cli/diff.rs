@@ -62,8 +62,8 @@ fn tables(project: &Project, keys: &BTreeMap<String, Digest>, store: &Store) -> 
         .nodes
         .iter()
         .map(|node| {
-            let outputs = keys.get(&node.label()).and_then(|key| store.lookup(key));
-            outputs.and_then(|outputs| outputs.get("metrics").map(|object| Found::Metrics(object.digest))).unwrap_or(Found::Missing)
+            let metrics = |key: &Digest| Some(Found::Metrics(store.lookup(key)?.get("metrics")?.digest, *key));
+            keys.get(&node.label()).and_then(metrics).unwrap_or(Found::Missing)
         })
         .collect();
     let layouts: Vec<_> = plan.tables.iter().collect();

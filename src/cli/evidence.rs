@@ -307,7 +307,7 @@ fn told(table: &Table, layout: &Layout, plan: &Plan, found: &[Found], store: &St
                 continue;
             }
             let history = histories.entry(node.index()).or_insert_with(|| match found.get(node.index()) {
-                Some(Found::Metrics(digest)) => store.read(digest).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()),
+                Some(Found::Metrics(digest, _)) => store.read(digest).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()),
                 _ => None,
             });
             // What a diverged training measured before is not shown beside results.

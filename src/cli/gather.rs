@@ -5,6 +5,7 @@
 use crate::attacks::Findings;
 use crate::base::{Digest, Outcome};
 use crate::fl::History;
+use crate::fl::history::TIMES;
 use crate::plan::{Decision, NodeId, Plan};
 use crate::spec::node::short;
 use crate::spec::{Best as Wanted, Table as Layout};
@@ -18,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// What there is for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The digest of its measurements.
-    Metrics(Digest),
+    /// The digest of its measurements, and the key under which they are recorded.
+    Metrics(Digest, Digest),
     /// Nothing yet.
     Missing,
     /// It, or a stage that it needs, failed.
@@ -36,7 +37,7 @@ pub(super) fn found(plan: &Plan, decisions: &[Decision], store: Option<&Store>) 
     let mut all: Vec<Found> = Vec::with_capacity(decisions.len());
     for (index, decision) in decisions.iter().enumerate() {
         let found = match decision {
-            Decision::Cached { outputs, .. } => outputs.get("metrics").map_or(Found::Missing, |digest| Found::Metrics(*digest)),
+            Decision::Cached { outputs, key } => outputs.get("metrics").map_or(Found::Missing, |digest| Found::Metrics(*digest, *key)),
             Decision::Run { key, .. } => store.map_or(Found::Missing, |store| unfinished(store, key, begun.contains(key))),
             Decision::Maybe { .. } => {
                 let failed = plan.nodes[index].inputs.iter().any(|input| all[input.node.index()] == Found::Failed);
@@ -87,7 +88,7 @@ pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: O
     let mut needed = BTreeSet::new();
     for layout in layouts {
         for node in layout.values.iter().flat_map(|value| layout.cells.iter().filter_map(|cell| plan.node_for(*cell, &value.stage))) {
-            if let Some(Found::Metrics(digest)) = found.get(node.index()) {
+            if let Some(Found::Metrics(digest, _)) = found.get(node.index()) {
                 needed.insert(*digest);
             }
         }
@@ -104,10 +105,24 @@ pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: O
     };
     let histories: HashMap<Digest, Option<Told>> = needed.par_iter().map(read).collect::<Outcome<_>>()?;
     let damaged = if store.is_some() { histories.values().filter(|history| history.is_none()).count() } else { 0 };
-    Ok(Gathered { tables: layouts.iter().map(|layout| table(plan, layout, found, &histories)).collect(), damaged })
+    let measured = Measured { histories, store };
+    Ok(Gathered { tables: layouts.iter().map(|layout| table(plan, layout, found, &measured)).collect(), damaged })
 }
 
-fn table(plan: &Plan, layout: &Layout, found: &[Found], histories: &HashMap<Digest, Option<Told>>) -> Table {
+/// What the stages behind tables measured, and where it is recorded how long they took.
+struct Measured<'a> {
+    histories: HashMap<Digest, Option<Told>>,
+    store: Option<&'a Store>,
+}
+
+impl Measured<'_> {
+    /// The seconds that a round took, by the record.
+    fn pace(&self, key: &Digest) -> Option<f64> {
+        self.store?.record(key).ok()??.pace()
+    }
+}
+
+fn table(plan: &Plan, layout: &Layout, found: &[Found], measured: &Measured<'_>) -> Table {
     let mut entries = Vec::new();
     let mut seen = HashSet::new();
     for cell in &layout.cells {
@@ -120,7 +135,7 @@ fn table(plan: &Plan, layout: &Layout, found: &[Found], histories: &HashMap<Dige
                 continue;
             }
             let over: Vec<String> = layout.over.iter().map(|axis| label(&coords, std::slice::from_ref(axis))).collect();
-            let observation = observation(found, node, histories, &value.metric, &value.selector, over);
+            let observation = observation(found, node, measured, &value.metric, &value.selector, over);
             entries.push(Entry { row, column, quantity, observation });
         }
     }
@@ -141,18 +156,16 @@ pub(super) fn place(layout: &Layout, coords: &BTreeMap<&str, &Value>, quantity: 
     (row, column)
 }
 
-fn observation(
-    found: &[Found],
-    node: NodeId,
-    histories: &HashMap<Digest, Option<Told>>,
-    metric: &str,
-    selector: &str,
-    over: Vec<String>,
-) -> Observation {
+fn observation(found: &[Found], node: NodeId, measured: &Measured<'_>, metric: &str, selector: &str, over: Vec<String>) -> Observation {
     let sample = match found.get(node.index()) {
-        Some(Found::Metrics(digest)) => match histories.get(digest) {
+        Some(Found::Metrics(digest, key)) => match measured.histories.get(digest) {
             Some(Some(Told::Training(history))) => {
-                return pick::pick(history, metric, &Selector::parse(selector).unwrap_or(Selector::Last), over);
+                let selector = Selector::parse(selector).unwrap_or(Selector::Last);
+                let pace = if TIMES.contains(&metric) { measured.pace(key) } else { None };
+                return match pace {
+                    Some(pace) => pick::timed(history, pace, metric, &selector, over),
+                    None => pick::pick(history, metric, &selector, over),
+                };
             }
             Some(Some(Told::Attack(findings))) => return pick::find(findings, metric, selector, over),
             _ => Sample::Missing,

@@ -26,7 +26,7 @@ pub(super) fn write(project: &Project, layouts: &[&Layout], found: &[Found], sto
     for layout in layouts {
         for (cell, value) in layout.cells.iter().flat_map(|cell| layout.values.iter().map(move |value| (*cell, value))) {
             let Some(node) = plan.node_for(cell, &value.stage) else { continue };
-            let Some(Found::Metrics(digest)) = found.get(node.index()) else { continue };
+            let Some(Found::Metrics(digest, _)) = found.get(node.index()) else { continue };
             if !seen.insert(node.index()) {
                 continue;
             }
@@ -104,6 +104,7 @@ mod tests {
             floats_up: 0,
             gradient_evaluations: 0,
             threat: None,
+            validation: None,
             figures: BTreeMap::new(),
         };
         let history = History { headline: "global".into(), evaluations: vec![evaluation], ..History::default() };

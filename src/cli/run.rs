@@ -143,8 +143,9 @@ fn tables(project: &Project, summary: &Summary, store: &Store) -> Outcome<gather
         .states
         .iter()
         .zip(&summary.outputs)
-        .map(|(state, outputs)| match (outputs.as_ref().and_then(|outputs| outputs.get("metrics")), state) {
-            (Some(object), _) => gather::Found::Metrics(object.digest),
+        .zip(&summary.keys)
+        .map(|((state, outputs), key)| match (outputs.as_ref().and_then(|outputs| outputs.get("metrics")).zip(*key), state) {
+            (Some((object, key)), _) => gather::Found::Metrics(object.digest, key),
             (None, State::Failed | State::Blocked) => gather::Found::Failed,
             (None, _) => gather::Found::Missing,
         })

@@ -3,7 +3,8 @@
 //! News are PFLlib's: torchtext's "basic English" words, a vocabulary by count, 200 numbers a text of which the first is always that
 //! of an unknown word, since the reference asks for `<cls>` but has `cls` among the special words.
 
-use super::assemble::{Rows, of_tokens};
+use super::Shape;
+use super::assemble::{Rows, of_floats, of_tokens};
 use super::dataset::{Dataset, Vocabulary};
 use super::members::{Place, Wanted};
 use super::registry::Request;
@@ -97,8 +98,17 @@ fn most_frequent(texts: &[Vec<String>], most: usize) -> HashMap<&str, u32> {
     words.into_iter().map(|(word, _)| word).zip(SPECIAL..).chain([("cls", 1)]).collect()
 }
 
+const FORMS: &[(&str, &str)] =
+    &[("words", "a row of words"), ("counts", "how often each word of the vocabulary is in it, as in Amazon Review")];
+
 pub(super) fn sentences_fields() -> Vec<Field> {
-    vec![Field::with("length", Type::Int { min: 1, max: 100_000 }, 40, "Words of a sentence; longer ones are cut, shorter ones filled up.")]
+    vec![
+        Field::with("length", Type::Int { min: 1, max: 100_000 }, 40, "Words of a sentence; longer ones are cut, shorter ones filled up."),
+        Field {
+            introduced: Some("words".into()),
+            ..Field::with("form", Type::Choice(FORMS), "words", "What a sample is; `counts` has no `length`.")
+        },
+    ]
 }
 
 /// Lines of a sentence, a tab and a class of 0 or 1.
@@ -119,6 +129,9 @@ pub(super) fn sentences(request: &Request<'_>) -> Outcome<Dataset> {
     }
     rows.train = rows.labels.len();
     let vocabulary = most_frequent(&texts, 1 << 20);
+    if request.params.choice("form", FORMS)? == Some(1) {
+        return counts(request, &texts, &vocabulary, rows);
+    }
     let mut ids = Vec::new();
     for text in &texts {
         let own = text.iter().map(|word| vocabulary.get(word.as_str()).copied().unwrap_or(UNKNOWN));
@@ -127,6 +140,20 @@ pub(super) fn sentences(request: &Request<'_>) -> Outcome<Dataset> {
     // `cls` is in the map and among the special words.
     let vocabulary = Vocabulary { size: vocabulary.len() as u32 - 1 + SPECIAL, padding: 0 };
     of_tokens(request.name, length, 2, &ids, vocabulary, rows, request.origin())
+}
+
+/// How often each word is in each text; words in the order of their numbers, without the special ones.
+fn counts(request: &Request<'_>, texts: &[Vec<String>], vocabulary: &HashMap<&str, u32>, rows: Rows) -> Outcome<Dataset> {
+    let width = vocabulary.values().filter(|number| **number >= SPECIAL).count().max(1);
+    let mut values = vec![0.0_f32; texts.len() * width];
+    for (own, text) in values.chunks_exact_mut(width).zip(texts) {
+        for number in text.iter().filter_map(|word| vocabulary.get(word.as_str())?.checked_sub(SPECIAL)) {
+            if let Some(count) = own.get_mut(number as usize) {
+                *count += 1.0;
+            }
+        }
+    }
+    of_floats(request.name, Shape { channels: width, height: 1, width: 1 }, 2, &values, rows, request.origin())
 }
 
 pub(super) fn play_fields() -> Vec<Field> {

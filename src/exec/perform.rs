@@ -11,6 +11,7 @@ use crate::base::{Fault, FaultKind, Outcome};
 use crate::stage::task::{Host, Outputs, Report, Runner};
 use crate::store::{Failure, LogWriter, Published, Record, Store};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Where attempts run.
@@ -51,7 +52,7 @@ pub fn perform(order: &Order, site: &Site<'_>, stop: &Stop, say: &(dyn Fn(Say) +
     log.line(&format!("{} attempt {attempt} in run {} on {}, device {}", task.label, order.run, record.host.name, task.device));
     say(Say::Started { attempt });
 
-    let host = StageHost { site: *site, log, stop, say };
+    let host = StageHost { site: *site, log, stop, say, first: AtomicU64::new(0) };
     let clock = Instant::now();
     let outcome = panics::caught(|| site.runner.run(task, &host));
     let wall_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -63,6 +64,8 @@ pub fn perform(order: &Order, site: &Site<'_>, stop: &Stop, say: &(dyn Fn(Say) +
         (record.lineage, record.extent) = (order.lineage, order.extent);
         record.run.clone_from(&order.run);
         (record.wall_ms, record.attempt) = (wall_ms, attempt);
+        // The first step that is told was done here; those before it were there already.
+        record.begun_at = host.first.load(Ordering::Relaxed).checked_sub(1).filter(|begun| *begun > 0);
         record.measure_memory();
         let published = site.store.publish(&record)?;
         Ok(match published {
@@ -103,6 +106,8 @@ struct StageHost<'a> {
     log: LogWriter,
     stop: &'a Stop,
     say: &'a (dyn Fn(Say) + Sync),
+    /// The first step that was done, counted from 1; 0 where none is yet.
+    first: AtomicU64,
 }
 
 impl Host for StageHost<'_> {
@@ -118,6 +123,9 @@ impl Host for StageHost<'_> {
     fn report(&self, report: Report) {
         if let Report::Log { warning, line } = &report {
             self.log.line(&if *warning { format!("warning: {line}") } else { line.clone() });
+        }
+        if let Report::Progress { done, .. } = &report {
+            let _ = self.first.compare_exchange(0, *done, Ordering::Relaxed, Ordering::Relaxed);
         }
         (self.say)(Say::Report { report });
     }

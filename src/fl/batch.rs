@@ -64,6 +64,8 @@ pub enum Order {
     },
     /// The test set as stored.
     Test,
+    /// The validation samples as stored.
+    Validation,
 }
 
 impl Pass {

@@ -2,7 +2,7 @@
 
 use super::algorithm::{Algorithm, Who};
 use super::arena::Arena;
-use super::batch::Batch;
+use super::batch::{Batch, Pass};
 use super::history::{ClientMeasured, Measured, Threatened};
 use super::intervention::{Place, Trial};
 use super::parties::{Client, Server};
@@ -12,27 +12,40 @@ use crate::base::Outcome;
 use crate::engine::loss::{argmax, softmax};
 use std::collections::BTreeMap;
 
-/// The measurements of each view, the full training loss, and what a threat has achieved.
-type Evaluated = (BTreeMap<String, Measured>, Option<f64>, Option<Threatened>);
+/// What one evaluation measured.
+pub(super) struct Evaluated {
+    /// Each view on the test sets.
+    pub(super) views: BTreeMap<String, Measured>,
+    /// The headline view on the validation samples, where some were put aside.
+    pub(super) validation: Option<Measured>,
+    /// The full training loss, where the settings ask for it.
+    pub(super) train_loss: Option<f64>,
+    /// What a threat has achieved.
+    pub(super) threat: Option<Threatened>,
+}
 
-/// Every view of every client; with a full training loss where the settings ask for it, and with what a threat has achieved.
+/// Every view of every client.
 pub(super) fn measure<A: Algorithm>(algorithm: &A, arena: &mut Arena<'_, A>) -> Outcome<Evaluated> {
     let ids = arena.ids(Who::All);
     let views = algorithm.views();
     let attackers = arena.world.attackers();
     let threatened = arena.world.interventions.iter().any(|intervention| intervention.place() == Place::Threat);
+    let validates = arena.world.validation.iter().any(|samples| !samples.is_empty());
     let by_client = arena.each(&ids, |trainer, server, client| {
         algorithm.before_evaluation(trainer, server, client, true)?;
         let measured =
             (0..views.len()).map(|view| measure_client(algorithm, view, trainer, server, client)).collect::<Outcome<Vec<_>>>()?;
         let honest = threatened && attackers.binary_search(&client.id).is_err();
         let tried = if honest { try_client(algorithm, trainer, server, client)? } else { (0, 0) };
-        Ok((measured, tried))
+        let headline = views.len().saturating_sub(1);
+        let validated =
+            if validates { Some(measure_on(trainer.validating(), algorithm, headline, trainer, server, client)?) } else { None };
+        Ok((measured, tried, validated))
     })?;
     let mut measured = BTreeMap::new();
     let mut train_loss = None;
     for (view, name) in views.iter().enumerate() {
-        let clients: Vec<ClientMeasured> = by_client.iter().map(|(views, _)| views[view]).collect();
+        let clients: Vec<ClientMeasured> = by_client.iter().map(|(views, ..)| views[view]).collect();
         let sum: f64 = clients.iter().filter_map(|c| c.train_loss_sum).sum();
         let rows: u64 = clients.iter().filter_map(|c| c.train_n).sum();
         // The headline view stands last and wins.
@@ -42,9 +55,10 @@ pub(super) fn measure<A: Algorithm>(algorithm: &A, arena: &mut Arena<'_, A>) -> 
         measured.insert((*name).to_owned(), Measured::of(clients));
     }
     let honest = ids.iter().zip(&by_client).filter(|(id, _)| attackers.binary_search(id).is_err());
-    let headline = honest.filter_map(|(id, (views, tried))| Some((*id, *views.last()?, *tried)));
+    let headline = honest.filter_map(|(id, (views, tried, _))| Some((*id, *views.last()?, *tried)));
     let threat = threatened.then(|| Threatened::of(headline.collect()));
-    Ok((measured, train_loss, threat))
+    let validation = validates.then(|| Measured::of(by_client.iter().filter_map(|(.., validated)| *validated).collect()));
+    Ok(Evaluated { views: measured, validation, train_loss, threat })
 }
 
 /// On how many samples of its trials a threat gets the prediction that it wants from a client's headline model, and of how many.
@@ -87,7 +101,7 @@ fn try_client<A: Algorithm>(
     Ok((wins, n))
 }
 
-/// One view of one client.
+/// One view of one client on its test set.
 pub(super) fn measure_client<A: Algorithm>(
     algorithm: &A,
     view: usize,
@@ -95,8 +109,24 @@ pub(super) fn measure_client<A: Algorithm>(
     server: &Server<A::Server>,
     client: &Client<A::Client>,
 ) -> Outcome<ClientMeasured> {
+    let mut measured = measure_on(trainer.testing(), algorithm, view, trainer, server, client)?;
+    if trainer.world.settings.train_loss == TrainLoss::Full {
+        (measured.train_loss_sum, measured.train_n) = algorithm.training_loss(view, trainer, server, client)?.unzip();
+    }
+    Ok(measured)
+}
+
+/// One view of one client on the samples of a pass.
+fn measure_on<A: Algorithm>(
+    pass: Pass,
+    algorithm: &A,
+    view: usize,
+    trainer: &mut Trainer<'_>,
+    server: &Server<A::Server>,
+    client: &Client<A::Client>,
+) -> Outcome<ClientMeasured> {
     let (mut correct, mut n, mut scores, mut labels) = (0, 0, Vec::new(), Vec::new());
-    trainer.pass(trainer.testing(), |trainer, batch| {
+    trainer.pass(pass, |trainer, batch| {
         let mut batch_scores = algorithm.scores(view, trainer, server, client, batch)?;
         if batch_scores.is_empty() {
             return Ok(());
@@ -113,11 +143,7 @@ pub(super) fn measure_client<A: Algorithm>(
         labels.extend_from_slice(&batch.y);
         Ok(())
     })?;
-    let mut measured = ClientMeasured { correct, n, auc: micro_auc(&scores, &labels), train_loss_sum: None, train_n: None };
-    if trainer.world.settings.train_loss == TrainLoss::Full {
-        (measured.train_loss_sum, measured.train_n) = algorithm.training_loss(view, trainer, server, client)?.unzip();
-    }
-    Ok(measured)
+    Ok(ClientMeasured { correct, n, auc: micro_auc(&scores, &labels), train_loss_sum: None, train_n: None })
 }
 
 /// The micro-averaged one-vs-rest AUC: the area under the ROC curve of all (score, is-the-label) pairs, ties counted half

@@ -60,6 +60,9 @@ pub struct Evaluation {
     /// What honest clients have of their model under a threat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threat: Option<Threatened>,
+    /// The headline view on the clients' validation samples, where some were put aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<Measured>,
     /// Other numbers of what acts on the rounds, such as the privacy spent so far.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
@@ -166,7 +169,11 @@ impl Threatened {
 impl Measured {
     /// The value of a metric that begins with `test_`.
     fn value(&self, metric: &str) -> Option<f64> {
-        match metric.strip_prefix("test_")? {
+        self.figure(metric.strip_prefix("test_")?)
+    }
+    /// The value of a metric by its name without `test_` or `validation_`.
+    fn figure(&self, name: &str) -> Option<f64> {
+        match name {
             "accuracy" => self.accuracy,
             "accuracy_mean" => self.accuracy_mean,
             "accuracy_sd" => self.accuracy_sd,
@@ -185,7 +192,7 @@ impl History {
     /// The values of a metric over the evaluations, as (round, value); absent values are left out.
     ///
     /// Metrics are the fields of [`Measured`] with the prefix `test_` (of the headline view; `VIEW:test_accuracy` of another one),
-    /// `train_loss`, `floats_up`, `floats_down`, `gradient_evaluations`, the numbers of [`Threatened`] and those that interventions name. The view [`NEW_CLIENTS`] has one value, after the last
+    /// the same with `validation_` where samples were put aside, `train_loss`, `floats_up`, `floats_down`, `gradient_evaluations`, `rounds`, the numbers of [`Threatened`] and those that interventions name. The view [`NEW_CLIENTS`] has one value, after the last
     /// round.
     #[must_use]
     pub fn series(&self, metric: &str) -> Vec<(u64, f64)> {
@@ -203,12 +210,14 @@ impl History {
                     "floats_up" => Some(e.floats_up as f64),
                     "floats_down" => Some(e.floats_down as f64),
                     "gradient_evaluations" => Some(e.gradient_evaluations as f64),
+                    "rounds" => Some(e.round as f64),
                     // Without a threat everybody is honest.
                     "honest_accuracy" => e.threat.as_ref().map_or_else(|| e.views.get(view)?.accuracy, |threat| threat.honest_accuracy),
                     "honest_accuracy_mean" => {
                         e.threat.as_ref().map_or_else(|| e.views.get(view)?.accuracy_mean, |threat| threat.honest_accuracy_mean)
                     }
                     "attack_success" => e.threat.as_ref()?.attack_success,
+                    _ if metric.starts_with("validation_") => e.validation.as_ref()?.figure(&metric["validation_".len()..]),
                     _ if e.figures.contains_key(metric) => e.figures.get(metric).copied(),
                     _ => e.views.get(view)?.value(metric),
                 };
@@ -218,20 +227,31 @@ impl History {
     }
 }
 
+/// The metrics of how long a training took; its record has it, for two equal results may take different times.
+pub const TIMES: [&str; 2] = ["seconds", "seconds_per_round"];
+
 /// The view of the clients that join after the last round.
 pub const NEW_CLIENTS: &str = "new_clients";
 
-/// The metrics that [`History::series`] knows; views that an algorithm or a setting does not have are missing values.
+/// The metrics of a training: those that [`History::series`] knows, and [`TIMES`], which no result knows. Views that an algorithm or a setting does not have are missing values.
 pub const METRICS: &[&str] = &[
     "test_accuracy",
     "test_accuracy_mean",
     "test_accuracy_sd",
     "test_accuracy_worst10",
     "test_auc",
+    "validation_accuracy",
+    "validation_accuracy_mean",
+    "validation_accuracy_sd",
+    "validation_accuracy_worst10",
+    "validation_auc",
     "train_loss",
     "floats_up",
     "floats_down",
     "gradient_evaluations",
+    "rounds",
+    "seconds",
+    "seconds_per_round",
     "honest_accuracy",
     "honest_accuracy_mean",
     "attack_success",

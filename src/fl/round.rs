@@ -18,7 +18,7 @@ use super::algorithm::{Aggregation, Algorithm, Sends, When, Who};
 use super::arena::{Arena, Phase, parallel, sorted};
 use super::between::{self, Averaged};
 use super::checkpoint::{self, Indexed, Parts, Snapshot, Stored, Taking};
-use super::evaluate::measure;
+use super::evaluate::{Evaluated, measure};
 use super::history::{Evaluation, History, Status};
 use super::intervention::{self, Memory, Needs, Place};
 use super::meter::Work;
@@ -370,7 +370,8 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let (algorithm, world) = (self.algorithm, self.world);
         if due {
             let mut arena = self.arena(round, cohort, Phase::Evaluate);
-            let (views, full, threat) = world.meter.time(Work::Evaluate, || measure(algorithm, &mut arena))?;
+            let Evaluated { views, validation, train_loss: full, threat } =
+                world.meter.time(Work::Evaluate, || measure(algorithm, &mut arena))?;
             let (sum, rows) = self.books.running;
             let running = (rows > 0).then(|| sum / rows as f64);
             let train_loss = match self.world.settings.train_loss {
@@ -387,6 +388,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
                 floats_up: self.books.floats_up,
                 gradient_evaluations: self.books.gradients,
                 threat,
+                validation,
                 figures: self.figures(round),
             });
         } else {

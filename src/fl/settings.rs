@@ -41,6 +41,8 @@ pub struct Settings {
     pub seconds_per_upload: f64,
     /// Training samples of each label that a client keeps; 0: all.
     pub few_shot: usize,
+    /// Fraction of a client's training samples on which it does not train, but on which its model is validated; 0: none.
+    pub validation_ratio: f64,
     /// The last clients of the partition that only join after the last round.
     pub new_clients: usize,
     /// Epochs of fine-tuning that a new client does before it is tested.
@@ -79,6 +81,7 @@ impl Default for Settings {
             seconds_per_batch: 0.01,
             seconds_per_upload: 0.1,
             few_shot: 0,
+            validation_ratio: 0.0,
             new_clients: 0,
             fine_tuning_epochs: 0,
             eval_every: 1,
@@ -170,6 +173,15 @@ impl Settings {
     #[must_use]
     pub fn nominal_cohort(&self, clients: usize) -> usize {
         ((clients as f64 * self.join_ratio) as usize).min(clients)
+    }
+    /// How many of `count` training samples are put aside for validation: the ratio's count, rounded down, but at least one where two
+    /// are there, and never all.
+    #[must_use]
+    pub fn validating(&self, count: usize) -> usize {
+        if self.validation_ratio <= 0.0 {
+            return 0;
+        }
+        ((count as f64 * self.validation_ratio) as usize).max(1).min(count.saturating_sub(1))
     }
     /// How many of `count` uploads arrive.
     #[must_use]

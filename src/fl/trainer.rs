@@ -154,6 +154,11 @@ impl<'a> Trainer<'a> {
     pub fn testing(&self) -> Pass {
         Pass { size: 128, drop_last: false, order: Order::Test }
     }
+    /// A pass over the validation samples, of which there may be none.
+    #[must_use]
+    pub fn validating(&self) -> Pass {
+        Pass { order: Order::Validation, ..self.testing() }
+    }
     /// Takes the next moment of this client in this phase; every question of a stream uses up one.
     pub fn moment(&mut self) -> Moment {
         let now = self.at;
@@ -197,14 +202,18 @@ impl<'a> Trainer<'a> {
         let world = self.world;
         self.in_order(pass.order)?;
         let shard = world.shard(self.client());
-        let mut samples = if pass.order == Order::Test { &shard.test[..] } else { &shard.train[..] };
+        let mut samples = match pass.order {
+            Order::Test => &shard.test[..],
+            Order::Validation => world.validation(self.client()),
+            _ => &shard.train[..],
+        };
         if let Order::Window { start, len } | Order::ShuffledWindow { start, len } = pass.order {
             samples = &samples[start.min(samples.len())..(start + len).min(samples.len())];
         }
         let order = match pass.order {
             Order::Shuffled | Order::ShuffledWindow { .. } => Some(world.streams.order(self.moment(), samples.len())),
             Order::Measuring => Some(world.streams.measuring_order(self.moment(), samples.len())),
-            Order::Window { .. } | Order::Stored | Order::Test => None,
+            Order::Window { .. } | Order::Stored | Order::Test | Order::Validation => None,
         };
         let mut batch = std::mem::take(&mut self.worker.batch);
         let mut chosen: Vec<u32> = Vec::with_capacity(pass.size.min(samples.len()));
@@ -217,7 +226,7 @@ impl<'a> Trainer<'a> {
             }
             world.data.gather(&chosen, &mut batch.x);
             world.data.gather_labels(&chosen, &mut batch.y);
-            if pass.order != Order::Test {
+            if !matches!(pass.order, Order::Test | Order::Validation) {
                 world.interventions.iter().for_each(|intervention| intervention.poison(self.at, &mut batch));
             }
             self.batch_gradients = 0;

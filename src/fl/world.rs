@@ -5,7 +5,7 @@ use super::intervention::Intervention;
 use super::meter::Meter;
 use super::settings::Settings;
 use super::streams::{Law, Streams};
-use crate::base::random::{Purpose, stream};
+use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::threads::Budget;
 use crate::base::{Fault, Outcome};
 use crate::data::Dataset;
@@ -21,6 +21,8 @@ pub struct World {
     pub data: Arc<Dataset>,
     /// The clients that train, by id.
     pub shards: Vec<Shard>,
+    /// The training samples of each client that trains that are put aside, so that its model may be chosen by them.
+    pub validation: Vec<Vec<u32>>,
     /// The clients that join after the last round.
     pub newcomers: Vec<Shard>,
     /// The options.
@@ -56,7 +58,7 @@ pub struct Worker {
 }
 
 impl World {
-    /// Puts a simulation together; holds back the new clients and applies the few-shot cap.
+    /// Puts a simulation together; holds back the new clients, puts validation samples aside, and applies the few-shot cap.
     ///
     /// # Errors
     /// A stage fault when nobody would be left to train, or the cohort of a round would be empty.
@@ -76,12 +78,17 @@ impl World {
             ))
             .help("ask for more clients in the partition, or for fewer new ones"));
         }
+        let mut newcomers = shards.split_off(shards.len() - settings.new_clients);
+        let aside = |(id, shard): (usize, &mut Shard)| {
+            let count = settings.validating(shard.train.len());
+            put_aside(id, &mut shard.train, count)
+        };
+        let validation = shards.iter_mut().enumerate().map(aside).collect();
         if settings.few_shot > 0 {
-            for shard in &mut shards {
+            for shard in shards.iter_mut().chain(&mut newcomers) {
                 shard.train = few_shot(&shard.train, data.labels(), settings.few_shot);
             }
         }
-        let newcomers = shards.split_off(shards.len() - settings.new_clients);
         if settings.nominal_cohort(shards.len()) == 0 {
             return Err(Fault::stage(format!(
                 "`join_ratio` {} of {} clients leaves no client in a round",
@@ -95,6 +102,7 @@ impl World {
             initial,
             data,
             shards,
+            validation,
             newcomers,
             settings,
             streams,
@@ -164,10 +172,34 @@ impl World {
     pub fn shard(&self, client: usize) -> &Shard {
         self.shards.get(client).unwrap_or_else(|| &self.newcomers[client - self.shards.len()])
     }
+    /// The validation samples of a client; new clients have none.
+    #[must_use]
+    pub fn validation(&self, client: usize) -> &[u32] {
+        self.validation.get(client).map_or(&[], Vec::as_slice)
+    }
     pub(super) fn worker(&self) -> Worker {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
     pub(super) fn give_back(&self, worker: Worker) {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
     }
+}
+
+/// Takes so many samples out of a client's training set; the rest keeps its order. Which ones depends on the client and on how many
+/// samples it has, and on no seed of the training, so that all algorithms and repetitions are validated on the same ones.
+fn put_aside(client: usize, train: &mut Vec<u32>, count: usize) -> Vec<u32> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut places: Vec<usize> = (0..train.len()).collect();
+    shuffle(&mut stream(0, Purpose::Validation, client as u64, 0, 0), &mut places);
+    places.truncate(count);
+    places.sort_unstable();
+    let aside: Vec<u32> = places.iter().map(|place| train[*place]).collect();
+    let mut place = 0;
+    train.retain(|_| {
+        place += 1;
+        places.binary_search(&(place - 1)).is_err()
+    });
+    aside
 }

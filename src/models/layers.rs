@@ -4,7 +4,7 @@
 
 use super::{ACTIVATIONS, DROPOUT, Fields, MOST, SIZES, activation, of_words};
 use crate::base::{Fault, Outcome};
-use crate::engine::{Layer, Network, Shape};
+use crate::engine::{At, Layer, Network, Shape};
 use crate::spec::catalog::{self, Bound, Field, Type, Variant};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -53,6 +53,12 @@ fn windows() -> Vec<Field> {
 fn saved() -> Vec<Field> {
     vec![Field::required("as", Type::Text, "The name of the value.")]
 }
+
+const PICKED: Type = Type::Choice(&[
+    ("last-word", "that of the last word which is no padding; the first one where there is none"),
+    ("first", "the first one"),
+    ("last", "the last one, whatever stands there"),
+]);
 
 const KINDS: &[Kind] = &[
     Kind {
@@ -166,6 +172,74 @@ const KINDS: &[Kind] = &[
         doc: "words to vectors, beside each other as the columns of an image of one row",
         fields: || vec![size("out", "Numbers of a word's vector."), name()],
         make: |part| part.fields.embedding(&part.name(), part.size("out")?, true),
+    },
+    Kind {
+        name: "positions",
+        doc: "times `scale`, plus sines and cosines by which the positions of a sequence are told apart",
+        fields: || {
+            let ty = Type::Float { min: Bound::Excl(0.0), max: Bound::Incl(1e6) };
+            vec![Field::with("scale", ty, 1.0, "The factor; the root of the width is usual.")]
+        },
+        make: |part| Ok(Layer::Signs { scale: part.float("scale")? }),
+    },
+    Kind {
+        name: "tokens",
+        doc: "the pixels of an image as a sequence, with a learned token before them and something learned added to each place",
+        fields: || vec![name()],
+        make: |part| Ok(Layer::Tokens { name: part.name() }),
+    },
+    Kind {
+        name: "positionwise",
+        doc: "the same dense layer at every position of a sequence, or pixel of an image",
+        fields: || vec![size("out", "Outputs at a position."), Field::with("bias", Type::Bool, true, "Whether it has a bias."), name()],
+        make: |part| Ok(Layer::Positionwise { name: part.name(), out: part.size("out")?, bias: part.flag("bias") }),
+    },
+    Kind {
+        name: "lstm",
+        doc: "long short-term memory along a sequence",
+        fields: || {
+            vec![
+                size("hidden", "Outputs of one direction at a position."),
+                Field::with("layers", SIZES, 1, "Layers on top of each other."),
+                Field::with("both", Type::Bool, false, "Whether it runs both ways; the outputs stand side by side."),
+                Field::with("dropout", DROPOUT, 0.0, "Probability of dropout between layers."),
+                name(),
+            ]
+        },
+        make: |part| {
+            Ok(Layer::Lstm {
+                name: part.name(),
+                hidden: part.size("hidden")?,
+                layers: part.size("layers")?,
+                both: part.flag("both"),
+                dropout: part.float("dropout")?,
+            })
+        },
+    },
+    Kind {
+        name: "attention",
+        doc: "self-attention along a sequence, with as many outputs as inputs",
+        fields: || {
+            vec![
+                size("heads", "Heads, which share the channels evenly."),
+                Field::with("dropout", DROPOUT, 0.0, "Probability that a position's weight is dropped."),
+                name(),
+            ]
+        },
+        make: |part| Ok(Layer::Attention { name: part.name(), heads: part.size("heads")?, dropout: part.float("dropout")? }),
+    },
+    Kind {
+        name: "pick",
+        doc: "one position of a sequence, as a vector",
+        fields: || vec![Field::with("at", PICKED, "last-word", "Which one.")],
+        make: |part| {
+            Ok(Layer::Pick(match part.word("at")?.as_str() {
+                "first" => At::First,
+                "last" => At::Last,
+                "last-word" => At::LastWord { padding: part.fields.padding()? },
+                _ => return Err(part.fault("at", "`first`, `last` or `last-word`")),
+            }))
+        },
     },
     Kind { name: "save", doc: "gives the current value a name", fields: saved, make: |part| Ok(Layer::Save { name: part.word("as")? }) },
     Kind { name: "load", doc: "goes on from a saved value", fields: saved, make: |part| Ok(Layer::Load { name: part.word("as")? }) },
@@ -286,7 +360,7 @@ pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcom
         };
         let layer = (kind.make)(&Part { fields, kind, own: own.clone(), place, flat })?;
         match &layer {
-            Layer::Flatten => flat = true,
+            Layer::Flatten | Layer::Pick(_) => flat = true,
             Layer::Embedding { .. } => flat = false,
             Layer::Save { name } => {
                 saved.insert(name.clone(), flat);

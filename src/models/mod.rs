@@ -183,15 +183,19 @@ impl Fields<'_> {
     }
     /// The table of words; with `padding`, the word that fills texts up has the vector 0.
     fn embedding(&self, name: &str, width: usize, padding: bool) -> Outcome<Layer> {
-        let number = |field: &str| {
-            let number = self.value(field).as_ref().and_then(Value::as_u64).filter(|&number| number <= 1 << 24);
-            number.map(|number| number as usize).ok_or_else(|| {
-                self.fault(field, "an integer up to 2^24").help("models of texts need a data set of texts, or `words` and `padding`")
-            })
-        };
-        let words = number("words")?;
-        let padding = if padding { Some(number("padding")?) } else { None };
+        let words = self.word_number("words")?;
+        let padding = if padding { Some(self.padding()?) } else { None };
         Ok(Layer::Embedding { name: name.to_owned(), words, width, padding })
+    }
+    /// The word that fills a text up.
+    fn padding(&self) -> Outcome<usize> {
+        self.word_number("padding")
+    }
+    fn word_number(&self, field: &str) -> Outcome<usize> {
+        let number = self.value(field).as_ref().and_then(Value::as_u64).filter(|&number| number <= 1 << 24);
+        number.map(|number| number as usize).ok_or_else(|| {
+            self.fault(field, "an integer up to 2^24").help("models of texts need a data set of texts, or `words` and `padding`")
+        })
     }
     fn activation(&self, name: &str) -> Outcome<Layer> {
         activation(&self.word(name)?).ok_or_else(|| self.fault(name, "an activation"))

@@ -117,8 +117,10 @@ fn short(path: &Path) -> String {
 fn depth(section: &str) -> usize {
     match section {
         "vars" => 1,
-        "sweep" | "defaults" | "tables" => 2,
+        "sweep" | "defaults" => 2,
         "stages" => 3,
+        // A key of a table may be a map itself (`compare`), with another in it (`settings`).
+        "tables" => 4,
         _ => 0,
     }
 }

@@ -79,9 +79,12 @@ pub struct Record {
     /// When it started, RFC 3339 in UTC.
     #[serde(default)]
     pub started: String,
-    /// How long it took, in milliseconds.
+    /// How long it took, in milliseconds; without what an attempt before it, or a shorter stage that it continued, had done.
     #[serde(default)]
     pub wall_ms: u64,
+    /// How much of `extent` was done before; absent where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_at: Option<u64>,
     /// Which attempt succeeded, counted from 1.
     #[serde(default)]
     pub attempt: u32,
@@ -114,11 +117,19 @@ impl Record {
             run: String::new(),
             started: super::time_now(),
             wall_ms: 0,
+            begun_at: None,
             attempt: 1,
             host: HostInfo::here(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             peak_rss: None,
         }
+    }
+
+    /// Seconds for each unit of what it extends over, a training's rounds; absent where nothing of it was done or no time is known.
+    #[must_use]
+    pub fn pace(&self) -> Option<f64> {
+        let done = self.extent?.checked_sub(self.begun_at.unwrap_or(0)).filter(|done| *done > 0)?;
+        (self.wall_ms > 0).then(|| self.wall_ms as f64 / 1e3 / done as f64)
     }
 
     /// Notes the greatest resident memory of this process so far, where the system tells it.

@@ -1,7 +1,7 @@
 //! Published numbers beside ours: the difference, what it shows, and how the setups differ.
 
 use super::value::{Measure, Table};
-use crate::results::published::{Published, Unit};
+use crate::results::published::Published;
 use crate::results::stats::{Summary, tost};
 use serde::Serialize;
 
@@ -127,18 +127,14 @@ impl Match {
     /// The published standard deviation in the unit of our own measurements.
     #[must_use]
     pub fn sd(&self) -> Option<f64> {
-        sd_of(&self.published)
+        self.published.spread()
     }
-}
-
-fn sd_of(published: &Published) -> Option<f64> {
-    published.sd.map(|sd| if published.unit == Unit::Percent { sd / 100.0 } else { sd })
 }
 
 fn judged(ours: Option<Summary>, published: Published, setup: Vec<String>, margin: f64) -> Match {
     let n = published.setup.trials.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 1);
     let mean = published.value();
-    let sd = sd_of(&published);
+    let sd = published.spread();
     let theirs = Summary { n: n.unwrap_or(1), mean, sd: n.and(sd), median: mean, min: mean, max: mean };
     let tested = ours.and_then(|ours| tost(&ours, &theirs, margin));
     let difference = ours.map(|ours| ours.mean - mean);

@@ -17,7 +17,10 @@ pub const SELECTORS: [(&str, &str); 5] = [
     ("last", "the last evaluation"),
     ("mean_last(K)", "the mean of the last K evaluations; of all of them when there are fewer"),
     ("at_round(K)", "the evaluation after K rounds; missing when there was none"),
-    ("at_best(METRIC)", "the evaluation at which another metric is best: `at_best(train_loss)` chooses without looking at the test set"),
+    (
+        "at_best(METRIC)",
+        "the evaluation at which another metric is best: `at_best(validation_accuracy)` and `at_best(train_loss)` choose without looking at the test set",
+    ),
 ];
 
 /// Which of the evaluations is meant.
@@ -57,7 +60,7 @@ impl Selector {
 }
 
 /// Costs that are plain numbers, neither counts nor fractions.
-const PLAIN: [&str; 3] = ["epsilon", "noise_multiplier", "secure_seconds"];
+const PLAIN: [&str; 5] = ["epsilon", "noise_multiplier", "secure_seconds", "seconds", "seconds_per_round"];
 
 /// The success of an attack: a fraction that a defence keeps small, and no goal of a training.
 const ATTACK: &str = "attack_success";
@@ -100,7 +103,17 @@ pub fn best(metric: &str) -> Best {
 /// A metric that was not measured is missing.
 #[must_use]
 pub fn pick(history: &History, metric: &str, selector: &Selector, over: Vec<String>) -> Observation {
-    let series = history.series(metric);
+    of(history, history.series(metric), metric, selector, over)
+}
+
+/// As [`pick`] for a metric of [`TIMES`](crate::fl::history::TIMES), of a training that took this many seconds a round.
+#[must_use]
+pub fn timed(history: &History, pace: f64, metric: &str, selector: &Selector, over: Vec<String>) -> Observation {
+    let each = |(round, rounds): (u64, f64)| (round, if metric == "seconds" { pace * rounds } else { pace });
+    of(history, history.series("rounds").into_iter().map(each).collect(), metric, selector, over)
+}
+
+fn of(history: &History, series: Vec<(u64, f64)>, metric: &str, selector: &Selector, over: Vec<String>) -> Observation {
     if matches!(history.status, Status::Diverged { .. }) {
         return Observation { over, sample: Sample::Diverged, round: None, series, spent: None };
     }
@@ -193,6 +206,7 @@ mod tests {
             floats_up: 0,
             gradient_evaluations: 0,
             threat: None,
+            validation: None,
             figures: BTreeMap::new(),
         });
         History { headline: "global".to_owned(), evaluations: evaluations.collect(), ..History::default() }
@@ -212,6 +226,8 @@ mod tests {
             ("floats_down", "last", 20.0),
             ("test_accuracy_sd", "best", 1.0 - 0.8),
             ("test_accuracy", "mean_last(2)", 0.75),
+            ("rounds", "best", 1.0),
+            ("rounds", "last", 2.0),
             ("train_loss", "mean_last(9)", (2.3 + 0.4 + 0.5) / 3.0),
             ("test_accuracy", "at_round(2)", 0.7),
             ("floats_down", "at_best(train_loss)", 10.0),
@@ -237,6 +253,31 @@ mod tests {
         let mut history = history(&[(0, 0.9, 0.1)]);
         history.status = Status::Diverged { round: 3 };
         assert_eq!(sample(&history, "test_accuracy", "best"), Sample::Diverged);
+    }
+
+    #[test]
+    fn times_are_the_pace_times_the_rounds() {
+        let history = history(&[(0, 0.1, 2.3), (1, 0.8, 0.4), (2, 0.7, 0.5)]);
+        for (metric, selector, want) in
+            [("seconds", "best", 1.5), ("seconds", "last", 3.0), ("seconds_per_round", "last", 1.5), ("seconds_per_round", "best", 1.5)]
+        {
+            let selector = Selector::parse(selector).expect("a selector");
+            assert_eq!(timed(&history, 1.5, metric, &selector, Vec::new()).sample, Sample::Value(want), "{metric}");
+        }
+        assert_eq!((measure("seconds"), best("seconds")), (Measure::Loss, Best::Min));
+        assert_eq!(sample(&history, "seconds", "last"), Sample::Missing);
+    }
+
+    #[test]
+    fn validation_chooses_without_the_test_set() {
+        let mut history = history(&[(0, 0.1, 2.3), (1, 0.8, 0.4), (2, 0.7, 0.5)]);
+        assert_eq!(sample(&history, "test_accuracy", "at_best(validation_accuracy)"), Sample::Missing);
+        for (evaluation, accuracy) in history.evaluations.iter_mut().zip([0.2, 0.5, 0.6]) {
+            evaluation.validation = Some(Measured { accuracy: Some(accuracy), ..Measured::of(Vec::new()) });
+        }
+        assert_eq!(sample(&history, "test_accuracy", "at_best(validation_accuracy)"), Sample::Value(0.7));
+        assert_eq!(sample(&history, "validation_accuracy", "best"), Sample::Value(0.6));
+        assert_eq!((measure("validation_accuracy"), best("validation_accuracy")), (Measure::Fraction, Best::Max));
     }
 
     #[test]

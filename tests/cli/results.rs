@@ -402,3 +402,63 @@ fn latex_compiles_as_it_is() {
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
+
+#[test]
+fn validation_chooses_the_evaluation_and_needs_samples() {
+    let space = Space::new();
+    let table = "{rows: algorithm, values: [run.test_accuracy.at_best(validation_accuracy), run.validation_accuracy.best, run.test_accuracy.best], over: seed}";
+    let text = SMALL.replace(TABLE, table);
+    space.write("p.yaml", &text);
+    space.run(&["run", "p.yaml"]).fails(3, &["`run` puts no samples aside", "`validation_ratio`"]);
+    assert!(!space.path("cache/rec").exists(), "nothing ran");
+    space.run(&["run", "p.yaml", "-q", "--set", "run.validation_ratio=0.2"]).ok();
+    let json = space.run(&["table", "p.yaml", "--set", "run.validation_ratio=0.2", "--output", "json"]).json();
+    let values: Vec<Vec<f64>> = json[0]["cells"]
+        .as_array()
+        .expect("cells")
+        .chunks(3)
+        .map(|row| row.iter().map(|cell| cell["samples"][0]["value"].as_f64().expect("a number")).collect())
+        .collect();
+    assert_eq!(values.len(), 2);
+    assert!(values.iter().all(|row| row[0] <= row[2] && row[1] > 0.0), "{values:?}");
+    // A ratio of 0 is how it was before there was one.
+    space.run(&["run", "small.yaml", "-q"]).ok();
+    assert_eq!(space.run(&["plan", "small.yaml", "--exit-code", "--set", "run.validation_ratio=0"]).code, 0);
+    assert_eq!(space.run(&["plan", "small.yaml", "--exit-code", "--set", "run.validation_ratio=0.1"]).code, 10);
+}
+
+#[test]
+fn times_are_those_of_the_records_and_stand_beside_the_published_ones() {
+    let space = Space::new();
+    let settings = "settings: {fedavg: \"Tiny-ImageNet, ResNet-18, dirichlet beta=0.1, N=20\"}";
+    let table = format!(
+        "{{rows: algorithm, values: [run.seconds_per_round.last, run.seconds.last, run.rounds.last], over: seed, compare: {{table: pfllib-time-cost, {settings}}}}}"
+    );
+    space.changed("p.yaml", TABLE, &table);
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    let json = space.run(&["table", "p.yaml", "--output", "json"]).json();
+    let cells = json[0]["cells"].as_array().expect("cells");
+    let value = |at: usize| cells[at]["samples"][0]["value"].as_f64().expect("a number");
+    let (pace, all, rounds) = (value(0), value(1), value(2));
+    assert!(pace > 0.0 && (all - 2.0 * pace).abs() < 1e-12 && rounds == 2.0, "{pace} {all} {rounds}");
+    let text = space.run(&["table", "p.yaml"]).ok();
+    // 1.59 minutes and 365 minutes in seconds, 230 rounds.
+    assert!(text.contains("95.4") && text.contains("21900") && text.contains("230") && text.contains("authors' GPU"), "{text}");
+    // Of a continued training only the new rounds are counted.
+    space.run(&["run", "p.yaml", "-q", "--set", "rounds=4"]).ok();
+    let longer = space.run(&["table", "p.yaml", "--set", "rounds=4", "--output", "json"]).json();
+    assert_eq!(longer[0]["cells"][2]["samples"][0]["value"], json!(4.0));
+    let record = space
+        .files("cache/rec")
+        .into_iter()
+        .map(|path| fs::read_to_string(path).expect("a record"))
+        .find(|text| text.contains("\"extent\":4"));
+    assert!(record.expect("the longer one").contains("\"begun_at\":2"));
+}
+
+#[test]
+fn a_row_that_is_not_there_is_no_mistake_of_who_narrows_the_sweep() {
+    let space = ran("{rows: algorithm, value: run.test_accuracy.best, over: seed, statistics: {against: fedavg}}");
+    let text = space.run(&["table", "p.yaml", "--where", "algorithm == \"ditto\""]).ok();
+    assert!(text.contains("there is no row `fedavg` to compare with"), "{text}");
+}

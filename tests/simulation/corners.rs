@@ -51,6 +51,34 @@ fn new_clients_adopt_the_model_and_are_tested_where_the_server_has_a_part_of_it(
 }
 
 #[test]
+fn validation_samples_are_put_aside_for_all_alike_and_not_trained_on() {
+    let without = case("fedavg", json!({})).world();
+    let world = case("fedavg", json!({})).with(json!({"validation_ratio": 0.25, "batch_seed": 7})).world();
+    let other = case("ditto", json!({})).with(json!({"validation_ratio": 0.25, "batch_seed": 8})).world();
+    assert_eq!(world.validation, other.validation, "neither algorithm nor seed matters");
+    for (id, (shard, all)) in world.shards.iter().zip(&without.shards).enumerate() {
+        let aside = world.validation(id);
+        assert_eq!(aside.len(), all.train.len() / 4);
+        assert!(aside.iter().all(|sample| all.train.contains(sample) && !shard.train.contains(sample)));
+        let kept: Vec<u32> = all.train.iter().copied().filter(|sample| !aside.contains(sample)).collect();
+        assert_eq!((&shard.train, &shard.test), (&kept, &all.test), "the others keep their order");
+    }
+    assert!(without.validation.iter().all(Vec::is_empty));
+    for case in every() {
+        let name = case.name().to_owned();
+        let run = case.with(json!({"validation_ratio": 0.2, "rounds": 2})).run().unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        for evaluation in &run.history.evaluations {
+            let measured = evaluation.validation.as_ref().expect("it is measured");
+            assert!(measured.clients.iter().all(|client| client.n > 0), "{name}");
+        }
+        assert_eq!(run.history.series("validation_accuracy").len(), run.history.evaluations.len(), "{name}");
+    }
+    // A client with one training sample trains on it.
+    let tiny = case("fedavg", json!({})).sizes(&[40, 5, 2, 2, 1]).with(json!({"validation_ratio": 0.9})).world();
+    assert!(tiny.shards.iter().zip(&tiny.validation).all(|(shard, aside)| !shard.train.is_empty() || aside.is_empty()));
+}
+
+#[test]
 fn few_shot_leaves_that_many_samples_of_each_label() {
     let world = case("fedavg", json!({})).with(json!({"few_shot": 2})).world();
     for shard in &world.shards {

@@ -156,6 +156,17 @@ fn files_extend_others() {
     assert_eq!((&run["rounds"], &run["batch_size"], &run["seed"]), (&json!(7), &json!(3), &json!(9)));
     assert_eq!(pipeline.tables[0].compare, None);
 
+    // Maps within a table are merged as those of a stage are.
+    let wide = TABLE2.replace("compare: pfllib-table2", "compare: {table: pfllib-table2, margin: 0.01, settings: {a: x, b: y}}");
+    write("wide.yaml", &wide);
+    write("narrow.yaml", "extends: wide.yaml\ntables: {main: {compare: {table: mine.csv, settings: {b: null, c: z}}}}\n");
+    let compare = read("narrow.yaml").unwrap_or_else(|e| panic!("{e}")).tables[0].compare.clone().expect("it compares");
+    let settings: Vec<(&str, &str)> = compare.settings.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+    assert_eq!((compare.tables, compare.margin, settings), (vec!["mine.csv".to_owned()], 0.01, vec![("a", "x"), ("c", "z")]));
+    write("word.yaml", "extends: wide.yaml\ntables: {main: {compare: mine.csv}}\n");
+    let compare = read("word.yaml").unwrap_or_else(|e| panic!("{e}")).tables[0].compare.clone().expect("it compares");
+    assert_eq!((compare.margin, compare.settings.len()), (0.02, 0));
+
     write("kind.yaml", "extends: base.yaml\nstages: {leak: {dataset: cifar10}}\n");
     assert_eq!(
         read("kind.yaml").unwrap_or_else(|e| panic!("{e}")).stages.iter().find(|s| s.name == "leak").map(|s| s.kind),

@@ -21,8 +21,20 @@ pub const COLUMNS: [&str; 9] = ["source", "table", "dataset", "model", "scenario
 pub enum Unit {
     /// Percent of a fraction: 85.85 is 0.8585.
     Percent,
+    /// Minutes: 2 is 120 seconds.
+    Minutes,
     /// As it stands.
     Plain,
+}
+
+impl Unit {
+    fn of(self, number: f64) -> f64 {
+        match self {
+            Self::Percent => number / 100.0,
+            Self::Minutes => number * 60.0,
+            Self::Plain => number,
+        }
+    }
 }
 
 /// One published number.
@@ -55,10 +67,16 @@ pub struct Published {
 }
 
 impl Published {
-    /// The number in the unit of our own measurements: accuracies as fractions.
+    /// The number in the unit of our own measurements: accuracies as fractions, times in seconds.
     #[must_use]
     pub fn value(&self) -> f64 {
-        if self.unit == Unit::Percent { self.mean / 100.0 } else { self.mean }
+        self.unit.of(self.mean)
+    }
+
+    /// The standard deviation in the unit of our own measurements.
+    #[must_use]
+    pub fn spread(&self) -> Option<f64> {
+        self.sd.map(|sd| self.unit.of(sd))
     }
 
     /// Our metric of the same meaning, where we measure it.
@@ -66,6 +84,9 @@ impl Published {
     pub fn our_metric(&self) -> Option<&'static str> {
         match self.metric.as_str() {
             "client_acc_std_pct" => Some("test_accuracy_sd"),
+            "time_per_iteration_min" => Some("seconds_per_round"),
+            "total_time_min" => Some("seconds"),
+            "iterations_to_converge" => Some("rounds"),
             name if name.starts_with("test_acc") => Some("test_accuracy"),
             _ => None,
         }
@@ -74,6 +95,9 @@ impl Published {
     /// Which evaluation it is from, where the transcription says so: `best` or `last`.
     #[must_use]
     pub fn selector(&self) -> Option<&'static str> {
+        if ["total_time_min", "iterations_to_converge"].contains(&self.metric.as_str()) {
+            return Some("best");
+        }
         ["best", "last"].into_iter().find(|word| self.metric.contains(word))
     }
 }
@@ -99,7 +123,7 @@ macro_rules! table {
 pub const BUILTIN: [Builtin; 9] = [
     table!("pfllib-table2", "pfllib_table2.csv", "PFLlib's Table 2: 20 methods in 8 settings, best accuracy", pfllib, pfllib_caution),
     table!("pfllib-beta-sweep", "pfllib_beta_sweep.csv", "PFLlib's website: 20 methods over Dirichlet 0.01 to 5", pfllib, beta_caution),
-    table!("pfllib-time-cost", "pfllib_time_cost.csv", "PFLlib's website: minutes and iterations of 20 methods", pfllib, |_| None),
+    table!("pfllib-time-cost", "pfllib_time_cost.csv", "PFLlib's website: minutes and iterations of 20 methods", pfllib, time_caution),
     table!("gpfl-table1", "gpfl_table1.csv", "GPFL's Table 1: 11 methods in 8 settings, best accuracy", pfllib, pfllib_caution),
     table!("gpfl-fairness", "gpfl_fairness.csv", "GPFL's fairness table: spread of accuracy over clients", pfllib, fairness_caution),
     table!("fedml-table5", "fedml_table5.csv", "FedML's Table 5 and its reference results", fedml, fedml_caution),
@@ -172,7 +196,11 @@ fn published(fields: &[String]) -> Result<Published, String> {
         metric: metric.clone(),
         mean: number(mean)?,
         sd: if sd.trim().is_empty() { None } else { Some(number(sd)?) },
-        unit: if metric.contains("pct") { Unit::Percent } else { Unit::Plain },
+        unit: match metric {
+            name if name.contains("pct") => Unit::Percent,
+            name if name.ends_with("_min") => Unit::Minutes,
+            _ => Unit::Plain,
+        },
         setup: Setup::default(),
         caution: None,
     })
@@ -259,6 +287,10 @@ fn beta_caution(line: &Published) -> Option<&'static str> {
     }
 }
 
+fn time_caution(_: &Published) -> Option<&'static str> {
+    Some("times are those of a machine: PFLlib's of its authors' GPU, ours of this CPU and of what else it did meanwhile")
+}
+
 fn fairness_caution(line: &Published) -> Option<&'static str> {
     line.metric.contains("derived").then_some("accuracies of GPFL's fairness table are derived as spread over coefficient of variation")
 }
@@ -304,6 +336,16 @@ mod tests {
         assert_eq!((leader[0].setup.rounds, leader[0].setup.clients), (Some(50), Some(10)));
         let fedml = builtin("fedml-table5").expect("it is there");
         assert_eq!((fedml[0].setup.partition, fedml[1].setup.partition), (Some(Partition::Iid), Some(Partition::Dirichlet(0.5))));
+    }
+
+    #[test]
+    fn times_are_in_seconds() {
+        let times = builtin("pfllib-time-cost").expect("it is there");
+        let line = |metric: &str| times.iter().find(|line| line.metric == metric && line.algorithm == "FedAvg").expect("it is there");
+        let (each, all, rounds) = (line("time_per_iteration_min"), line("total_time_min"), line("iterations_to_converge"));
+        assert!((each.value() - 95.4).abs() < 1e-9 && (each.our_metric(), each.selector()) == (Some("seconds_per_round"), None));
+        assert!((all.value() - 21900.0).abs() < 1e-9 && (all.our_metric(), all.selector()) == (Some("seconds"), Some("best")));
+        assert_eq!((rounds.value(), rounds.our_metric(), rounds.selector()), (230.0, Some("rounds"), Some("best")));
     }
 
     #[test]

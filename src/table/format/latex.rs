@@ -51,6 +51,18 @@ fn one(table: &Table) -> minijinja::Value {
             }
         })
         .collect();
+    let widths = (0..=columns).map(|column| {
+        let cell = |line: &Line| match line {
+            Line::Heading(_) => 0,
+            Line::Row(label, cells) => match column.checked_sub(1) {
+                None => label.chars().count(),
+                Some(column) => cells.get(column).map_or(0, |(text, _)| dressed(text, Rank::None).chars().count()),
+            },
+        };
+        let head = column.checked_sub(1).map_or(&heading.row_axis, |column| &grid.columns[column]);
+        grid.lines.iter().map(cell).max().unwrap_or(0).max(head.chars().count())
+    });
+    let is_wide = wide(widths);
     let mut caption = format!("{} ({})", table.title(), table.legend());
     for more in [&table.troubles(), &grid.legend] {
         if !more.is_empty() {
@@ -61,17 +73,25 @@ fn one(table: &Table) -> minijinja::Value {
         .sheets()
         .iter()
         .map(|sheet| {
+            let widths = (0..sheet.header.len()).map(|column| {
+                let cells = sheet.rows.iter().chain([&sheet.header]).filter_map(|row| row.get(column));
+                cells.map(|text| text.chars().count()).max().unwrap_or(0)
+            });
             let line = |row: &Vec<String>| row.iter().map(|text| escaped(text)).collect::<Vec<_>>().join(" & ");
             context! {
                 title => escaped(&sheet.title),
                 align => "l".to_owned() + &"r".repeat(sheet.header.len().saturating_sub(1)),
                 header => line(&sheet.header),
                 rows => sheet.rows.iter().map(line).collect::<Vec<_>>(),
+                wide => wide(widths),
                 notes => sheet.notes.iter().map(|note| escaped(note)).collect::<Vec<_>>(),
             }
         })
         .collect();
+    let anything_wide = is_wide || sheets.iter().any(|sheet| sheet.get_attr("wide").is_ok_and(|wide| wide.is_true()));
     context! {
+        wide => is_wide,
+        anything_wide => anything_wide,
         caption => escaped(&caption),
         // Labels are not typeset: only characters that every engine takes in a label are kept.
         label => heading.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>(),
@@ -84,6 +104,11 @@ fn one(table: &Table) -> minijinja::Value {
         rows => rows,
         sheets => sheets,
     }
+}
+
+/// Whether columns of so many characters may be wider than the text of a page.
+fn wide(columns: impl Iterator<Item = usize>) -> bool {
+    columns.map(|characters| characters + 2).sum::<usize>() > 80
 }
 
 fn dressed(text: &CellText, rank: Rank) -> String {
@@ -169,6 +194,21 @@ mod tests {
           \end{tabular}
         \end{table}
         "#);
+    }
+
+    #[test]
+    fn what_is_wide_is_made_to_fit() {
+        let mut table = sample();
+        table.rows[0] = "a".repeat(70);
+        let text = Latex.render(&[table], Look::default()).expect("renders");
+        for part in [
+            "with \\usepackage{graphicx}",
+            "\\setbox0=\\hbox\\bgroup\\ignorespaces\n  \\begin{tabular}{lrr}",
+            "\\end{tabular}\n  \\unskip\\egroup\n  \\leavevmode\\ifdim\\wd0>\\linewidth",
+            "\\fi\n\\end{table}\n",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
     }
 
     #[test]
