@@ -3,6 +3,7 @@
 use super::shared::distillation::not_true_divergence;
 use crate::base::Outcome;
 use crate::engine::tape::cross_entropy;
+use crate::fl::per_sample::OUTPUTS;
 use crate::fl::algorithm::weighted_mean;
 use crate::fl::{Aggregation, Algorithm, Client, Description, Objective, Server, Trainer, Update, Uploaded};
 use crate::spec::catalog::{Field, Type};
@@ -61,6 +62,9 @@ impl Algorithm for FedNtd {
             ],
             revision: 1,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        (self.beta != 0.0).then_some(OUTPUTS)
     }
 
     fn local_update(&self, trainer: &mut Trainer<'_>, server: &Server<()>, client: &mut Client<()>) -> Outcome<()> {

@@ -5,6 +5,7 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::Model;
 use crate::engine::tape::{cross_entropy, known};
+use crate::fl::per_sample::OUTPUTS;
 use crate::fl::algorithm::When;
 use crate::fl::{Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Visitor, World};
 use crate::spec::catalog::{Field, Type};
@@ -72,6 +73,9 @@ impl Algorithm for FedPhp {
             ],
             revision: 2,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(OUTPUTS)
     }
 
     fn evaluates(&self) -> When {

@@ -162,7 +162,7 @@ fn observation(
         Some(Found::Unfinished) => Sample::Unfinished,
         Some(Found::Missing) | None => Sample::Missing,
     };
-    Observation { over, sample, round: None, series: Vec::new(), spent: None }
+    Observation::without(over, sample)
 }
 
 fn heading(layout: &Layout) -> Heading {

@@ -107,6 +107,10 @@ pub trait Simulation: Observable + Send + Sync {
     fn horizon(&self) -> bool;
     /// What the clients send.
     fn sends(&self) -> Sends;
+    /// Whether a round trains a client for the usual passes.
+    fn usual_passes(&self) -> bool;
+    /// What its training does with samples beside taking plain gradients.
+    fn beside_gradients(&self) -> Option<&'static str>;
 }
 
 impl<A: Algorithm> Simulation for A {
@@ -118,6 +122,12 @@ impl<A: Algorithm> Simulation for A {
     }
     fn sends(&self) -> Sends {
         Algorithm::sends(self)
+    }
+    fn usual_passes(&self) -> bool {
+        Algorithm::usual_passes(self)
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Algorithm::beside_gradients(self)
     }
 }
 
@@ -397,7 +407,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         self.books.history.notes.push(line);
     }
 
-    fn snapshot(&mut self) -> Snapshot {
+    pub(super) fn snapshot(&mut self) -> Snapshot {
         let (server, clients, memories) = (&mut self.server, &mut self.clients, &mut self.memories);
         checkpoint::take(self.round, self.algorithm, &self.world.initial, server, clients, memories, &self.books)
     }

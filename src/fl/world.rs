@@ -7,7 +7,7 @@ use super::settings::Settings;
 use super::streams::{Law, Streams};
 use crate::base::random::{Purpose, stream};
 use crate::base::threads::Budget;
-use crate::base::{Fault, Outcome};
+use crate::base::Outcome;
 use crate::data::Dataset;
 use crate::data::partition::{Client as Shard, few_shot};
 use crate::engine::{Engine, Layout, Model, Network};
@@ -64,28 +64,13 @@ impl World {
         streams: Box<dyn Streams>,
         budget: Budget,
     ) -> Outcome<Self> {
-        if settings.new_clients >= shards.len() {
-            return Err(Fault::stage(format!(
-                "`new_clients` is {}, but the partition has {} clients: nobody is left to train",
-                settings.new_clients,
-                shards.len()
-            ))
-            .help("ask for more clients in the partition, or for fewer new ones"));
-        }
+        let training = settings.training(shards.len())?;
         if settings.few_shot > 0 {
             for shard in &mut shards {
                 shard.train = few_shot(&shard.train, data.labels(), settings.few_shot);
             }
         }
-        let newcomers = shards.split_off(shards.len() - settings.new_clients);
-        if settings.nominal_cohort(shards.len()) == 0 {
-            return Err(Fault::stage(format!(
-                "`join_ratio` {} of {} clients leaves no client in a round",
-                settings.join_ratio,
-                shards.len()
-            ))
-            .help("raise `join_ratio`: the count is N times the ratio, rounded down"));
-        }
+        let newcomers = shards.split_off(training);
         let clock = Clock::new(&settings, shards.len(), streams.as_ref());
         Ok(Self {
             initial,

@@ -98,7 +98,7 @@ fn read_params(params: &Map<String, Value>) -> Outcome<Read> {
     Ok(Read { settings, algorithm, threat, defence, privacy, secure })
 }
 
-fn put(snapshot: &Snapshot, put: impl Fn(&[u8]) -> Outcome<ObjectRef>) -> Outcome<BTreeMap<String, ObjectRef>> {
+pub(super) fn put(snapshot: &Snapshot, put: impl Fn(&[u8]) -> Outcome<ObjectRef>) -> Outcome<BTreeMap<String, ObjectRef>> {
     snapshot.parts.iter().map(|(name, bytes)| Ok((name.clone(), put(bytes)?))).collect()
 }
 
