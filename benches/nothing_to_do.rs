@@ -32,6 +32,7 @@ impl Planner for Numbers {
             shorter: None,
             device: "cpu".to_owned(),
             checkpoint_seconds: 60.0,
+            memory: None,
         };
         Ok(Prepared { task, manifest: json!({"value": job}), lineage: None, extent: None })
     }

@@ -1,15 +1,15 @@
 //! The real catalog: every stage kind with its parameters, wired together from data, models and algorithms.
 
+mod rules;
+
 use crate::algorithms::Algorithms;
-use crate::base::Outcome;
 use crate::fl::history::METRICS;
-use crate::fl::intervention::refusal;
-use crate::fl::{Needs, Sends};
 use crate::results::published;
 use crate::spec::Params;
 use crate::spec::catalog::{Bound, Catalog, Field, Shape, StageKind, Type, Variant};
+use crate::spec::rules::{Breach, Setup};
 use crate::{attacks, data, defences, engine, fl, models, privacy, secure, threats};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The selectors of `value: stage.metric.selector`.
 pub const SELECTORS: &[&str] = &["best", "last", "mean_last(K)", "at_round(K)", "at_best(METRIC)"];
@@ -35,31 +35,17 @@ impl Catalog for StageCatalog {
             _ => (&[], &[]),
         }
     }
+    fn measures(&self, kind: &str, params: &Params) -> &[&'static str] {
+        match kind {
+            "attack" => attacks::findings::metrics(params.get("kind").and_then(Value::as_str)),
+            _ => self.metrics(kind).0,
+        }
+    }
     fn usual_selector(&self, kind: &str) -> Option<&'static str> {
         (kind == "attack").then_some(attacks::findings::SELECTORS[0])
     }
-    fn conflict(&self, kind: &str, params: &Params) -> Option<(String, String)> {
-        if kind != "train" {
-            return None;
-        }
-        let map = |name: &str| params.get(name).and_then(Value::as_object);
-        let acting = [("threat", threats::needs as fn(&Map<String, Value>) -> Needs), ("defence", defences::needs)];
-        let algorithm = map("algorithm")?;
-        let name = algorithm.get("name").and_then(Value::as_str)?;
-        let powerless = acting.into_iter().find_map(|(parameter, needs)| {
-            let chosen = map(parameter).filter(|chosen| needs(chosen) != Needs::Nothing)?;
-            let sends = self.algorithms.build(algorithm).ok()?.sends();
-            refusal(chosen.get("kind").and_then(Value::as_str)?, needs(chosen), name, sends)
-        });
-        let protecting = [("privacy", privacy::check as fn(&Map<String, Value>, Sends) -> Outcome<()>), ("secure", secure::check)];
-        let unprotected = || {
-            protecting.into_iter().find_map(|(parameter, check)| {
-                let chosen = map(parameter).filter(|chosen| chosen.get("kind").and_then(Value::as_str) != Some("none"))?;
-                let fault = check(chosen, self.algorithms.build(algorithm).ok()?.sends()).err()?;
-                Some((fault.what, fault.help.unwrap_or_default()))
-            })
-        };
-        powerless.or_else(unprotected)
+    fn rules(&self, stage: &Setup<'_>) -> Vec<Breach> {
+        rules::rules(stage, &self.algorithms)
     }
 }
 
@@ -266,7 +252,7 @@ mod tests {
     use super::*;
     use crate::fl::Settings;
     use crate::spec::catalog::Default as FieldDefault;
-    use serde_json::{Map, Value, json};
+    use serde_json::{Map, json};
 
     #[test]
     fn threats_and_defences_that_are_none_leave_keys_as_they_were() {
@@ -277,40 +263,6 @@ mod tests {
             let Type::Map(shape) = &field.ty else { panic!("`{name}` is a map") };
             assert!(shape.fields.is_empty() && shape.variant("none").is_some_and(|none| none.fields.is_empty()));
         }
-    }
-
-    #[test]
-    fn what_cannot_act_on_an_algorithm_is_found_by_the_checks() {
-        let catalog = catalog(&crate::algorithms::all());
-        let params = |algorithm: Value, threat: Value, defence: Value| {
-            let map = json!({"algorithm": algorithm, "threat": threat, "defence": defence});
-            Params::from(map.as_object().expect("a map").clone())
-        };
-        let none = || json!({"kind": "none"});
-        let proto = || json!({"name": "fedproto", "variant": "pfllib", "lambda": 1.0});
-        let median = || json!({"kind": "median", "variant": "paper"});
-        let said = |params: Params| catalog.conflict("train", &params).map(|(what, _)| what);
-        assert_eq!(said(params(proto(), none(), none())), None);
-        assert_eq!(said(params(proto(), json!({"kind": "label-flipping"}), none())), None);
-        assert_eq!(said(params(json!({"name": "fedavg"}), json!({"kind": "zero"}), median())), None);
-        let fault = said(params(json!({"name": "local"}), json!({"kind": "zero"}), none()));
-        assert_eq!(fault.as_deref(), Some("`zero` does not apply: `local` sends nothing"));
-        let boosted = json!({"kind": "pixel-backdoor", "boost": 2.0});
-        assert!(said(params(json!({"name": "local"}), boosted, none())).is_some());
-        assert!(said(params(json!({"name": "local"}), none(), median())).is_some());
-        let protected = |privacy: Value, secure: Value, algorithm: Value| {
-            let map = json!({"algorithm": algorithm, "privacy": privacy, "secure": secure});
-            said(Params::from(map.as_object().expect("a map").clone())).unwrap_or_default()
-        };
-        let fedavg = || json!({"name": "fedavg"});
-        let noise = || json!({"kind": "dp-sgd", "clip": 1.0, "noise_multiplier": 1.0, "delta": 1e-5});
-        assert_eq!(protected(noise(), json!({"kind": "secagg", "prime": 65537}), fedavg()), "");
-        assert!(protected(noise(), none(), proto()).contains("sends prototypes"));
-        assert!(protected(json!({"kind": "dp-sgd", "clip": 1.0, "delta": 1e-5}), none(), fedavg()).contains("neither"));
-        assert!(
-            protected(json!({"kind": "local-gaussian", "epsilon": 2.0, "calibration": "classic"}), none(), fedavg()).contains("at most 1")
-        );
-        assert!(protected(none(), json!({"kind": "secagg", "prime": 65535}), fedavg()).contains("65535, which is not a prime"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// For each module what it may import, besides itself. `spec::catalog` is plain data by which the lower layers describe their
-/// parameters, and `stage::task` the contract between executors and stages.
+/// parameters, `spec::rules` those of several stages together, and `stage::task` the contract between executors and stages.
 const BELOW: [(&str, &[&str]); 22] = [
     ("base", &[]),
     ("store", &["base"]),
@@ -14,14 +14,14 @@ const BELOW: [(&str, &[&str]); 22] = [
     ("plan", &["spec", "base"]),
     ("engine", &["base"]),
     ("data", &["engine", "base", "spec::catalog"]),
-    ("models", &["engine", "base", "spec::catalog"]),
+    ("models", &["engine", "base", "spec::catalog", "spec::rules"]),
     ("fl", &["models", "data", "engine", "base", "spec::catalog"]),
     ("algorithms", &["fl", "models", "data", "engine", "base", "spec::catalog"]),
-    ("attacks", &["fl", "data", "engine", "base", "spec::catalog"]),
-    ("threats", &["fl", "data", "engine", "base", "spec::catalog"]),
+    ("attacks", &["fl", "data", "engine", "base", "spec::catalog", "spec::rules", "spec::Params"]),
+    ("threats", &["fl", "data", "engine", "base", "spec::catalog", "spec::rules"]),
     ("defences", &["fl", "base", "spec::catalog"]),
-    ("privacy", &["fl", "engine", "base", "spec::catalog"]),
-    ("secure", &["fl", "base", "spec::catalog"]),
+    ("privacy", &["fl", "engine", "base", "spec::catalog", "spec::rules"]),
+    ("secure", &["fl", "base", "spec::catalog", "spec::rules"]),
     ("results", &["base"]),
     ("table", &["results", "attacks", "fl", "base"]),
     ("plots", &["results", "base"]),
@@ -45,6 +45,7 @@ const BELOW: [(&str, &[&str]); 22] = [
             "base",
             "spec::Params",
             "spec::catalog",
+            "spec::rules",
         ],
     ),
     (

@@ -4,6 +4,7 @@ use super::shared::flat::dot;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::{Model, Parts};
+use crate::fl::per_sample::OWN_LOSS;
 use crate::fl::{Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -176,6 +177,9 @@ impl Algorithm for Apfl {
             ],
             revision: 1,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(OWN_LOSS)
     }
 
     fn setup(&self, world: &World, _: &mut Server<()>, clients: &mut [Client<Own>]) -> Outcome<()> {

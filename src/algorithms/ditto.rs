@@ -3,6 +3,7 @@
 use crate::base::Outcome;
 use crate::engine::Model;
 use crate::engine::update::{Correction, distance};
+use crate::fl::per_sample::SEVERAL;
 use crate::fl::{Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -52,6 +53,9 @@ impl Algorithm for Ditto {
             ],
             revision: 2,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(SEVERAL)
     }
 
     fn rests(&self) -> bool {

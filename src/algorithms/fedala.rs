@@ -4,6 +4,7 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::{Entry, Parts};
 use crate::fl::batch::{Order, Pass};
+use crate::fl::per_sample::UNSHUFFLED;
 use crate::fl::{Algorithm, Client, Description, Objective, Server, State, Trainer, Visitor, Who};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -102,6 +103,9 @@ impl Algorithm for FedAla {
             ],
             revision: 1,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(UNSHUFFLED)
     }
 
     /// The merge starts from the client's old model.

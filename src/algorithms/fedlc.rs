@@ -4,6 +4,7 @@ use super::shared::calibration::shifted_cross_entropy;
 use super::shared::classes::counts;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
+use crate::fl::per_sample::OWN_LOSS;
 use crate::fl::{Algorithm, Client, Description, Item, Objective, Sends, Server, State, Trainer, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -78,6 +79,9 @@ impl Algorithm for FedLc {
             ],
             revision: 1,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        (self.tau != 0.0).then_some(OWN_LOSS)
     }
 
     fn rests(&self) -> bool {

@@ -4,6 +4,7 @@ use super::shared::distillation::not_true_divergence;
 use crate::base::Outcome;
 use crate::engine::tape::cross_entropy;
 use crate::fl::algorithm::weighted_mean;
+use crate::fl::per_sample::OUTPUTS;
 use crate::fl::{Aggregation, Algorithm, Client, Description, Objective, Server, Trainer, Update, Uploaded};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -61,6 +62,9 @@ impl Algorithm for FedNtd {
             ],
             revision: 1,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        (self.beta != 0.0).then_some(OUTPUTS)
     }
 
     fn rests(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::base::Outcome;
 use crate::engine::Model;
 use crate::engine::tape::{cross_entropy, known};
 use crate::fl::algorithm::When;
+use crate::fl::per_sample::OUTPUTS;
 use crate::fl::{Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -72,6 +73,9 @@ impl Algorithm for FedPhp {
             ],
             revision: 2,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(OUTPUTS)
     }
 
     fn rests(&self) -> bool {

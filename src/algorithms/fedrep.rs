@@ -44,6 +44,10 @@ impl Algorithm for FedRep {
         layer.part == Part::Base
     }
 
+    fn usual_passes(&self) -> bool {
+        self.head_epochs == 0
+    }
+
     fn local_update(&self, trainer: &mut Trainer<'_>, _: &Server<()>, client: &mut Client<()>) -> Outcome<()> {
         client.model.training = true;
         for (epochs, part) in [(self.head_epochs, Parts::Head), (trainer.epochs(), Parts::Base)] {

@@ -7,6 +7,7 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::{StepTape, constant, cross_entropy};
 use crate::engine::{Model, Parts};
+use crate::fl::per_sample::OWN_LOSS;
 use crate::fl::{Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::{HasShape, PutTape};
@@ -77,6 +78,9 @@ impl Algorithm for FedRod {
             ],
             revision: 1,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(OWN_LOSS)
     }
 
     fn rests(&self) -> bool {

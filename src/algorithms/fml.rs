@@ -5,6 +5,7 @@ use crate::base::Outcome;
 use crate::engine::tape::{Graph, Leaf, Loss, cross_entropy, kl_divergence};
 use crate::engine::{Model, Parts};
 use crate::fl::algorithm::weighted_mean;
+use crate::fl::per_sample::OWN_LOSS;
 use crate::fl::{
     Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Uploaded, Visitor, World,
 };
@@ -118,6 +119,9 @@ impl Algorithm for Fml {
             ],
             revision: 2,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(OWN_LOSS)
     }
 
     fn rests(&self) -> bool {

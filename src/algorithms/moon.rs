@@ -3,6 +3,7 @@
 use crate::base::Outcome;
 use crate::engine::Model;
 use crate::engine::tape::{Loss, Traced, cross_entropy, known};
+use crate::fl::per_sample::OUTPUTS;
 use crate::fl::{Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -95,6 +96,9 @@ impl Algorithm for Moon {
             ],
             revision: 1,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(OUTPUTS)
     }
 
     fn rests(&self) -> bool {

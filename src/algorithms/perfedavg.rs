@@ -5,6 +5,7 @@ use crate::base::Outcome;
 use crate::engine::Model;
 use crate::engine::update::{Optimiser, Rule};
 use crate::fl::algorithm::weighted_mean;
+use crate::fl::per_sample::SEVERAL;
 use crate::fl::{Aggregation, Algorithm, Batch, Client, Description, Objective, Pass, Server, State, Trainer, Update, Uploaded, Visitor};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -98,6 +99,9 @@ impl Algorithm for PerFedAvg {
             ],
             revision: 1,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(SEVERAL)
     }
 
     fn local_update(&self, trainer: &mut Trainer<'_>, _: &Server<()>, client: &mut Client<Adapted>) -> Outcome<()> {

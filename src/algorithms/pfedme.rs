@@ -5,6 +5,7 @@ use crate::base::Outcome;
 use crate::engine::Model;
 use crate::engine::update::Correction;
 use crate::fl::algorithm::weighted_mean;
+use crate::fl::per_sample::SEVERAL;
 use crate::fl::{Aggregation, Algorithm, Client, Description, Item, Objective, Server, State, Trainer, Update, Uploaded, Visitor};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -104,6 +105,9 @@ impl Algorithm for PFedMe {
             ],
             revision: 1,
         }
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Some(SEVERAL)
     }
 
     fn receive(&self, trainer: &mut Trainer<'_>, server: &Server<()>, client: &mut Client<Personal>) -> Outcome<()> {

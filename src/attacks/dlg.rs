@@ -2,6 +2,7 @@
 //! known class it is iDLG; PFLlib's form of it stands here too.
 
 use super::matching::Distance;
+use super::pause::{Parts, Pause, rest};
 use super::problem::{Problem, Reconstruction, normals};
 use super::replay::{Replay, Target};
 use crate::base::Outcome;
@@ -15,15 +16,18 @@ use crate::engine::loss::argmax;
 ///
 /// # Errors
 /// A stage fault when the samples do not fit the model, or `Interrupted`.
-pub fn attack(problem: &Problem<'_>, labels: Option<&[u32]>, steps: usize, rng: &mut Stream) -> Outcome<Reconstruction> {
+pub fn attack(problem: &Problem, labels: Option<&[u32]>, steps: usize, rng: &mut Stream, pause: &dyn Pause) -> Outcome<Reconstruction> {
     let (numbers, classes) = (problem.numbers(), problem.model.net.classes());
     let mut replay = problem.replay();
     let free = if labels.is_some() { 0 } else { problem.samples * classes };
     let mut point = normals(rng, numbers + free);
     let mut best = (f64::NAN, point.clone());
-    let mut optimizer = Lbfgs::new(Options::default());
-    for _ in 0..steps {
-        problem.go_on()?;
+    let (mut first, mut optimizer) = (0, Lbfgs::new(Options::default()));
+    if let Some(kept) = pause.kept().and_then(|state| Kept::read(&state, point.len())) {
+        (first, point, best, optimizer) = (kept.step, kept.point, kept.best, kept.optimizer);
+    }
+    for step in first..steps {
+        rest(pause, || Kept::state(step, &point, &best, &optimizer))?;
         let before = point.clone();
         let value = optimizer.step(&mut point, &mut |point, gradient| {
             let (x, soft) = point.split_at(numbers);
@@ -50,15 +54,18 @@ pub fn attack(problem: &Problem<'_>, labels: Option<&[u32]>, steps: usize, rng: 
 ///
 /// # Errors
 /// A stage fault when the samples do not fit the model, or `Interrupted`.
-pub fn attack_pfllib(problem: &Problem<'_>, steps: usize, rng: &mut Stream) -> Outcome<Reconstruction> {
+pub fn attack_pfllib(problem: &Problem, steps: usize, rng: &mut Stream, pause: &dyn Pause) -> Outcome<Reconstruction> {
     let numbers = problem.numbers();
     let outputs = problem.samples * problem.model.net.classes();
     let mut replay = Replay::single(problem.model.clone(), problem.samples);
     let mut point = normals(rng, numbers + outputs);
-    let mut optimizer = Lbfgs::new(Options::default());
+    let (mut first, mut optimizer) = (0, Lbfgs::new(Options::default()));
     let mut distance = f64::NAN;
-    for _ in 0..steps {
-        problem.go_on()?;
+    if let Some(kept) = pause.kept().and_then(|state| Kept::read(&state, point.len())) {
+        (first, point, distance, optimizer) = (kept.step, kept.point, kept.best.0, kept.optimizer);
+    }
+    for step in first..steps {
+        rest(pause, || Kept::state(step, &point, &(distance, Vec::new()), &optimizer))?;
         let before = point.clone();
         distance = optimizer.step(&mut point, &mut |point, gradient| {
             let (hidden, wanted) = point.split_at(numbers);
@@ -74,6 +81,29 @@ pub fn attack_pfllib(problem: &Problem<'_>, steps: usize, rng: &mut Stream) -> O
         }
     }
     Ok(Reconstruction { x: squashed(&point[..numbers]), labels: None, distance })
+}
+
+/// What a search has after so many steps.
+struct Kept {
+    step: usize,
+    point: Vec<f64>,
+    /// The least distance, and where it was; the last one alone where no best point is kept.
+    best: (f64, Vec<f64>),
+    optimizer: Lbfgs,
+}
+
+impl Kept {
+    fn state(step: usize, point: &[f64], best: &(f64, Vec<f64>), optimizer: &Lbfgs) -> Vec<f64> {
+        let head = [step as f64, best.0, best.1.len() as f64];
+        head.iter().chain(point).chain(&best.1).chain(&optimizer.state()).copied().collect()
+    }
+    /// Out of such a list, for points of so many numbers; nothing when it is none.
+    fn read(state: &[f64], numbers: usize) -> Option<Self> {
+        let mut parts = Parts(state);
+        let (step, distance, size) = (parts.count()?, parts.number()?, parts.count()?);
+        let (point, best) = (parts.list(numbers)?.to_vec(), parts.list(size)?.to_vec());
+        Some(Self { step, point, best: (distance, best), optimizer: Lbfgs::restored(Options::default(), parts.0)? })
+    }
 }
 
 fn squashed(values: &[f64]) -> Vec<f64> {

@@ -53,6 +53,19 @@ pub struct Findings {
 pub const METRICS: &[&str] =
     &["psnr", "ssim", "mse", "label_accuracy", "auc", "tpr", "advantage", "global:auc", "global:tpr", "global:advantage"];
 
+/// The metrics of one kind of attack; of any kind where none is named.
+#[must_use]
+pub fn metrics(kind: Option<&str>) -> &'static [&'static str] {
+    match kind {
+        None => METRICS,
+        Some("membership") => &METRICS[REBUILT..],
+        Some(_) => &METRICS[..REBUILT],
+    }
+}
+
+/// So many of the metrics are of reconstructions.
+const REBUILT: usize = 4;
+
 /// How the clients' values become one, the usual way first.
 pub const SELECTORS: &[&str] = &["mean", "median", "min", "max"];
 
@@ -61,6 +74,15 @@ impl Findings {
     #[must_use]
     pub fn values(&self, metric: &str) -> Vec<f64> {
         self.clients.iter().filter_map(|client| client.values.get(metric).copied()).filter(|value| value.is_finite()).collect()
+    }
+    /// Why there is no value of a metric, as a clause for people.
+    #[must_use]
+    pub fn why_not(&self, metric: &str) -> String {
+        if metrics(Some(&self.attack)).contains(&metric) {
+            format!("`{metric}` is undefined for every client that was attacked")
+        } else {
+            format!("`{}` does not measure `{metric}`", self.attack)
+        }
     }
     /// One value out of those of the clients; none where no client has one, or there is no such selector.
     #[must_use]
@@ -92,5 +114,7 @@ mod tests {
         let all: Vec<_> = ["mean", "median", "min", "max", "best"].iter().map(|s| found.value("psnr", s)).collect();
         assert_eq!(all, [Some(4.5), Some(3.5), Some(1.0), Some(10.0), None]);
         assert_eq!(found.value("ssim", "mean"), None);
+        assert_eq!(metrics(Some("idlg")), ["psnr", "ssim", "mse", "label_accuracy"]);
+        assert!(metrics(Some("membership")).iter().all(|name| !metrics(Some("dlg")).contains(name)) && metrics(None) == METRICS);
     }
 }

@@ -2,6 +2,7 @@
 //! observed one and that are smooth, found by Adam inside the range of the data.
 
 use super::matching::Distance;
+use super::pause::{Parts, Pause, rest};
 use super::problem::{Problem, Reconstruction, normals};
 use super::replay::Target;
 use crate::base::Outcome;
@@ -25,7 +26,7 @@ pub struct Options {
 ///
 /// # Errors
 /// A stage fault when the samples do not fit the model, or `Interrupted`.
-pub fn attack(problem: &Problem<'_>, labels: &[u32], options: &Options, rng: &mut Stream) -> Outcome<Reconstruction> {
+pub fn attack(problem: &Problem, labels: &[u32], options: &Options, rng: &mut Stream, pause: &dyn Pause) -> Outcome<Reconstruction> {
     let shape = problem.model.net.input();
     let mut replay = problem.replay();
     let mut x = normals(rng, problem.numbers());
@@ -34,9 +35,18 @@ pub fn attack(problem: &Problem<'_>, labels: &[u32], options: &Options, rng: &mu
     let (beta1, beta2, epsilon) = (0.9f64, 0.999f64, 1e-8);
     let mut gradient = vec![0.0; x.len()];
     let mut distance = f64::NAN;
-    for step in 0..options.steps {
+    let mut begin = 0;
+    if let Some(state) = pause.kept() {
+        let mut parts = Parts(&state);
+        let head = parts.count().zip(parts.number());
+        if let (Some((step, last)), Some(point), Some(m), Some(v)) = (head, parts.list(x.len()), parts.list(x.len()), parts.list(x.len())) {
+            (begin, distance) = (step, last);
+            (x, first, second) = (point.to_vec(), m.to_vec(), v.to_vec());
+        }
+    }
+    for step in begin..options.steps {
         if step % 16 == 0 {
-            problem.go_on()?;
+            rest(pause, || [step as f64, distance].iter().chain(&x).chain(&first).chain(&second).copied().collect())?;
         }
         gradient.fill(0.0);
         distance = problem.seen.compare(&mut replay, Distance::Cosine, &x, &target, &mut gradient, None)?;

@@ -1,6 +1,87 @@
 //! The parameters of attacks, as the catalog tells them.
 
+use crate::base::{Fault, Outcome};
+use crate::spec::Params;
 use crate::spec::catalog::{Field, RECIPE, Shape, Type, Variant};
+use crate::spec::rules::Breach;
+use serde_json::Value;
+
+/// What is known of a training before it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Trained {
+    /// Its rounds.
+    pub rounds: u64,
+    /// Whether clients train with Adam.
+    pub adam: bool,
+    /// Whether its model takes texts.
+    pub texts: bool,
+    /// The clients that train, where that is known.
+    pub clients: Option<usize>,
+    /// The clients of a round, where each round has as many.
+    pub cohort: Option<usize>,
+}
+
+/// What is wrong with an attack on such a training whatever its data are.
+#[must_use]
+pub fn rules(params: &Params, of: &Trained) -> Vec<Breach> {
+    let word = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
+    let whole = |name: &str| params.get(name).and_then(Value::as_u64);
+    let mut checks = Vec::new();
+    if let Some(round) = whole("round") {
+        checks.push(("round", round_of(round, of.rounds)));
+    }
+    let member = word("kind") == "membership";
+    let (there, where_) = if member { (of.clients, "train") } else { (of.cohort, "take part in a round") };
+    if let (Some(wanted), Some(there)) = (whole("clients"), there) {
+        checks.push(("clients", enough_clients(wanted, there, where_)));
+    }
+    if !member {
+        checks.push(("of", numbers(of.texts)));
+        checks.push(("of", gradients(of.adam, word("kind") == "dlg" && word("variant") == "pfllib")));
+    }
+    checks.into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect()
+}
+
+/// Refuses a round that the training does not have.
+///
+/// # Errors
+/// A stage fault.
+pub fn round_of(round: u64, rounds: u64) -> Outcome<()> {
+    if round <= rounds {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("`round` is {round}, but the training has {rounds} rounds"))
+        .help("a round is named by how many are done before it: 0 is the first, the number of rounds the one that would come next"))
+}
+
+/// Refuses more clients than there are; `doing` completes "only so many clients ...".
+///
+/// # Errors
+/// A stage fault.
+pub fn enough_clients(wanted: u64, there: usize, doing: &str) -> Outcome<()> {
+    if wanted <= there as u64 {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("`clients` is {wanted}, but only {there} clients {doing}"))
+        .help("lower `clients`, or leave it out for all of them"))
+}
+
+/// Refuses texts, of which nothing can be rebuilt.
+pub(super) fn numbers(texts: bool) -> Outcome<()> {
+    if !texts {
+        return Ok(());
+    }
+    Err(Fault::stage("the model takes texts, but gradient attacks rebuild numbers").help("attack a training on pictures or measurements"))
+}
+
+/// Refuses updates that are no gradients, unless the attack takes them as they are.
+pub(super) fn gradients(adam: bool, as_they_are: bool) -> Outcome<()> {
+    if !adam || as_they_are {
+        return Ok(());
+    }
+    Err(Fault::stage("the clients train with `adam`, whose updates are no gradients")
+        .help("train with `optimizer: sgd`, or use `variant: pfllib` of `dlg`, which takes the update as it is"))
+}
 
 /// The parameters of an `attack` stage: what all kinds share, and the kinds with their own.
 #[must_use]
@@ -8,6 +89,7 @@ pub fn shape() -> Shape {
     let count = |name, least, default: u64, doc| Field::with(name, Type::at_least(least), default, doc);
     let iterations = |doc| Field::optional("iterations", Type::Int { min: 1, max: 1_000_000 }, doc);
     let restarts = || count("restarts", 1, 1, "Searches from different starts; the one that fits the update best counts.");
+    let of_paper = |field: Field| field.only("variant", &["paper"]);
     let most = || count("most_samples", 1, 16, "The most samples that are rebuilt at once; an update of more is an error.");
     let fields = vec![
         Field::required(
@@ -44,9 +126,11 @@ pub fn shape() -> Shape {
                     "Which form. PFLlib's is not the default, as it does not find the samples.",
                 ),
                 iterations("Steps of L-BFGS with torch's defaults, of up to 20 iterations each; that of `variant` when absent."),
-                restarts(),
+                of_paper(restarts()),
                 most(),
-                count("batches", 1, 2, "Batches of each client that `variant: pfllib` rebuilds.").from("bnpc", "PFLlib"),
+                count("batches", 1, 2, "Batches of each client that `variant: pfllib` rebuilds; only there.")
+                    .from("bnpc", "PFLlib")
+                    .only("variant", &["pfllib"]),
             ],
         },
         Variant {
@@ -94,8 +178,15 @@ pub fn shape() -> Shape {
                     "loss-threshold",
                     "What ranks the samples.",
                 ),
-                count("shadow_models", 1, 4, "Shadow models for each client, from the same initial model as the training."),
-                count("shadow_epochs", 1, 20, "Epochs of their training, with step size and batches of the clients."),
+                count(
+                    "shadow_models",
+                    1,
+                    4,
+                    "Shadow models for each client, from the same initial model as the training; of `method: shadow`.",
+                )
+                .only("method", &["shadow"]),
+                count("shadow_epochs", 1, 20, "Epochs of their training, with step size and batches of the clients; of `method: shadow`.")
+                    .only("method", &["shadow"]),
             ],
         },
     ];

@@ -2,11 +2,12 @@
 
 use super::inverting;
 use super::matching::Seen;
+use super::pause::Pause;
 use super::picture::beside;
 use super::problem::{Problem, Reconstruction};
 use super::score::{Truth, score};
 use super::similarity::psnr_pfllib;
-use super::{dlg, labels};
+use super::{dlg, kinds, labels};
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::threads::Budget;
 use crate::base::{Fault, Outcome, memory};
@@ -69,35 +70,33 @@ pub struct Leaked {
 }
 
 /// One search: a part of a client's samples and what is known of them.
-struct Target<'a> {
+struct Target {
     client: usize,
-    problem: Problem<'a>,
+    problem: Problem,
     x: Vec<f64>,
     labels: Vec<u32>,
     /// What the observer takes the classes for; absent where it looks for them.
     told: Option<Vec<u32>>,
 }
 
-/// Attacks every client that was observed, on all idle threads. `progress` hears of each finished search.
+/// Attacks every client that was observed, on all idle threads. `progress` hears of each finished search; `pauses` gives the other side
+/// of the search of that number, by which it goes on where it was.
 ///
 /// # Errors
 /// A stage fault that names the rule which does not hold (texts, too many samples, several for iDLG, an optimizer whose updates are no
 /// gradients, samples that no batch takes), or `Interrupted`.
-pub fn attack(
+pub fn attack<'p>(
     world: &World,
     glimpses: &[Glimpse],
     attack: &Attack,
-    stopping: &(dyn Fn() -> bool + Sync),
+    pauses: &(dyn Fn(usize) -> Box<dyn Pause + 'p> + Sync),
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome<Vec<Leaked>> {
-    if world.data.vocabulary().is_some() {
-        return Err(Fault::stage(format!("`{}` is a data set of texts, but gradient attacks rebuild numbers", world.data.name()))
-            .help("attack a training on pictures or measurements"));
-    }
+    kinds::numbers(world.data.vocabulary().is_some())?;
     let range = range(world);
     let (mut targets, mut nothing) = (Vec::new(), BTreeMap::new());
     for glimpse in glimpses {
-        let found = targets_of(world, glimpse, attack, range, stopping).map_err(|fault| fault.at(format!("client {}", glimpse.client)))?;
+        let found = targets_of(world, glimpse, attack, range).map_err(|fault| fault.at(format!("client {}", glimpse.client)))?;
         match found {
             Ok(found) => targets.extend(found),
             Err(why) => {
@@ -112,15 +111,16 @@ pub fn attack(
     memory::demand(8 * (threads * ((steps + 8) * params + 220 * numbers) + 2 * params * targets.len() as u64), "the attack")?;
 
     let restarts = if matches!(attack.method, Method::Pfllib { .. }) { 1 } else { attack.restarts };
-    let jobs: Vec<(usize, usize)> = (0..targets.len()).flat_map(|target| (0..restarts).map(move |restart| (target, restart))).collect();
+    let jobs: Vec<(usize, usize, usize)> =
+        (0..targets.len() * restarts).map(|number| (number, number / restarts.max(1), number % restarts.max(1))).collect();
     let done = AtomicUsize::new(0);
-    let made = each(&world.budget, &jobs, |(target, restart)| {
-        let made = search(&targets[*target], attack, *target as u64, *restart as u64);
+    let made = each(&world.budget, &jobs, |(number, target, restart)| {
+        let made = resumed(&*pauses(*number), |pause| search(&targets[*target], attack, *target as u64, *restart as u64, pause));
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
         made
     });
     let mut best: Vec<Option<Reconstruction>> = vec![None; targets.len()];
-    for (outcome, (target, _)) in made.into_iter().zip(&jobs) {
+    for (outcome, (_, target, _)) in made.into_iter().zip(&jobs) {
         let made = outcome?;
         let kept = &mut best[*target];
         // NaN is never less: a search that broke down counts only where all did.
@@ -183,21 +183,12 @@ fn range(world: &World) -> (f64, f64) {
 }
 
 /// The searches that a client's update gives, or why there are none.
-fn targets_of<'a>(
-    world: &World,
-    glimpse: &Glimpse,
-    attack: &Attack,
-    range: (f64, f64),
-    stopping: &'a (dyn Fn() -> bool + Sync),
-) -> Outcome<Result<Vec<Target<'a>>, String>> {
+fn targets_of(world: &World, glimpse: &Glimpse, attack: &Attack, range: (f64, f64)) -> Outcome<Result<Vec<Target>, String>> {
     let settings = &world.settings;
     let samples = &world.shard(glimpse.client).train;
     let size = settings.batch_size;
     let pfllib = matches!(attack.method, Method::Pfllib { .. });
-    if matches!(settings.optimizer, Optimizer::Adam { .. }) && !pfllib {
-        return Err(Fault::stage("the clients train with `adam`, whose updates are no gradients")
-            .help("train with `optimizer: sgd`, or use `variant: pfllib`, which takes the update as it is"));
-    }
+    kinds::gradients(matches!(settings.optimizer, Optimizer::Adam { .. }), pfllib)?;
     let used = if settings.drop_last { samples.len() - samples.len() % size } else { samples.len() };
     if used == 0 || (used < samples.len() && !pfllib) {
         return Err(Fault::stage(format!(
@@ -237,7 +228,6 @@ fn targets_of<'a>(
         batches,
         rate: glimpse.rate,
         range,
-        stopping,
     };
     let truth = |indices: &[u32]| {
         let (mut x, mut labels) = (Vec::new(), Vec::new());
@@ -282,15 +272,52 @@ fn targets_of<'a>(
     Ok(Ok(vec![Target { client: glimpse.client, problem, x, labels, told }]))
 }
 
+/// A search that was perhaps begun, or even finished, before. Its state says by its first number which of them.
+fn resumed(pause: &dyn Pause, search: impl FnOnce(&dyn Pause) -> Outcome<Reconstruction>) -> Outcome<Reconstruction> {
+    let kept = pause.kept().unwrap_or_default();
+    if let Some((&FINISHED, rest)) = kept.split_first()
+        && let Some(found) = Reconstruction::restored(rest)
+    {
+        return Ok(found);
+    }
+    let found = search(&Begun { pause, kept: kept.get(1..).map(<[f64]>::to_vec) })?;
+    pause.finish(&[&[FINISHED][..], &found.state()].concat())?;
+    Ok(found)
+}
+
+const BEGUN: f64 = 1.0;
+const FINISHED: f64 = 2.0;
+
+/// A search whose states are marked as not finished.
+struct Begun<'a> {
+    pause: &'a dyn Pause,
+    kept: Option<Vec<f64>>,
+}
+
+impl Pause for Begun<'_> {
+    fn stopping(&self) -> bool {
+        self.pause.stopping()
+    }
+    fn due(&self) -> bool {
+        self.pause.due()
+    }
+    fn keep(&self, state: &[f64]) -> Outcome<()> {
+        self.pause.keep(&[&[BEGUN][..], state].concat())
+    }
+    fn kept(&self) -> Option<Vec<f64>> {
+        self.kept.clone()
+    }
+}
+
 /// One search from one start.
-fn search(target: &Target<'_>, attack: &Attack, place: u64, restart: u64) -> Outcome<Reconstruction> {
+fn search(target: &Target, attack: &Attack, place: u64, restart: u64, pause: &dyn Pause) -> Outcome<Reconstruction> {
     let mut rng = stream(attack.seed, Purpose::Attack, target.client as u64, 0, (place << 32) | restart);
     match attack.method {
-        Method::Pfllib { .. } => dlg::attack_pfllib(&target.problem, attack.steps, &mut rng),
-        Method::Dlg | Method::Idlg => dlg::attack(&target.problem, target.told.as_deref(), attack.steps, &mut rng),
+        Method::Pfllib { .. } => dlg::attack_pfllib(&target.problem, attack.steps, &mut rng, pause),
+        Method::Dlg | Method::Idlg => dlg::attack(&target.problem, target.told.as_deref(), attack.steps, &mut rng, pause),
         Method::Inverting { options, .. } => {
             let told = target.told.as_deref().unwrap_or(&target.labels);
-            inverting::attack(&target.problem, told, &options, &mut rng)
+            inverting::attack(&target.problem, told, &options, &mut rng, pause)
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod labels;
 pub mod leak;
 pub mod matching;
 pub mod membership;
+pub mod pause;
 pub mod picture;
 pub mod problem;
 pub mod replay;
@@ -19,8 +20,9 @@ pub mod shadow;
 pub mod similarity;
 
 pub use findings::{Findings, Outcome as Ending};
-pub use kinds::shape;
+pub use kinds::{Trained, enough_clients, round_of, rules, shape};
 pub use matching::{Distance, Seen};
+pub use pause::Pause;
 pub use problem::{Problem, Reconstruction};
 pub use replay::{Replay, Target};
 

@@ -1,15 +1,15 @@
 //! What an observer knows of one client's round, and what it makes of it.
 
 use super::matching::Seen;
+use super::pause::Parts;
 use super::replay::Replay;
 use crate::base::random::Stream;
-use crate::base::{Fault, FaultKind, Outcome};
 use crate::engine::Model;
 use rand_distr::{Distribution, StandardNormal};
 use std::ops::Range;
 
 /// One client's update, with all that is known beside it.
-pub struct Problem<'a> {
+pub struct Problem {
     /// The model from which the update was made; what was not sent stands there as the observer has it.
     pub model: Model<f64>,
     /// The update.
@@ -22,8 +22,6 @@ pub struct Problem<'a> {
     pub rate: f64,
     /// The least and the greatest value that the data can have.
     pub range: (f64, f64),
-    /// Whether to give up.
-    pub stopping: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// Samples that an observer made up.
@@ -37,7 +35,7 @@ pub struct Reconstruction {
     pub distance: f64,
 }
 
-impl Problem<'_> {
+impl Problem {
     /// The numbers of all samples together.
     #[must_use]
     pub fn numbers(&self) -> usize {
@@ -48,12 +46,23 @@ impl Problem<'_> {
     pub fn replay(&self) -> Replay {
         Replay::new(self.model.clone(), self.batches.clone(), self.rate)
     }
-    /// A fault when it is time to stop.
-    ///
-    /// # Errors
-    /// `Interrupted`.
-    pub fn go_on(&self) -> Outcome<()> {
-        if (self.stopping)() { Err(Fault::new(FaultKind::Interrupted, "stopped during an attack")) } else { Ok(()) }
+}
+
+impl Reconstruction {
+    /// As a list of numbers.
+    #[must_use]
+    pub fn state(&self) -> Vec<f64> {
+        let labels = self.labels.iter().flatten().map(|label| f64::from(*label));
+        let count = self.labels.as_ref().map_or(-1.0, |labels| labels.len() as f64);
+        [self.distance, count].into_iter().chain(labels).chain(self.x.iter().copied()).collect()
+    }
+    /// Out of such a list; nothing when it is none.
+    #[must_use]
+    pub fn restored(state: &[f64]) -> Option<Self> {
+        let mut parts = Parts(state);
+        let (distance, count) = (parts.number()?, parts.number()?);
+        let labels = if count < 0.0 { None } else { Some(parts.list(count as usize)?.iter().map(|label| *label as u32).collect()) };
+        Some(Self { x: parts.0.to_vec(), labels, distance })
     }
 }
 

@@ -68,6 +68,18 @@ impl Judge {
         }
         judge
     }
+    /// As a list of numbers.
+    #[must_use]
+    pub fn state(&self) -> Vec<f64> {
+        [&self.means[..], &self.sds, &self.weights].concat()
+    }
+    /// Out of such a list; nothing when it is none.
+    #[must_use]
+    pub fn restored(state: &[f64]) -> Option<Self> {
+        let (means, rest) = state.split_first_chunk::<FEATURES>()?;
+        let (sds, weights) = rest.split_first_chunk::<FEATURES>()?;
+        Some(Self { means: *means, sds: *sds, weights: weights.try_into().ok()? })
+    }
     fn scaled(&self, x: &[f64; FEATURES]) -> [f64; FEATURES + 1] {
         std::array::from_fn(|i| if i < FEATURES { (x[i] - self.means[i]) / self.sds[i] } else { 1.0 })
     }

@@ -15,17 +15,39 @@ pub fn total() -> u64 {
     })
 }
 
-/// Refuses a demand for more memory than this machine has in all. What is there now is not asked, for it changes.
+/// Refuses a demand for more memory than this machine has in all, or than this process may have. What is there now is not asked, for it
+/// changes.
 ///
 /// # Errors
 /// A stage fault that names both sizes.
 pub fn demand(needed: u64, what: &str) -> Outcome<()> {
     let total = total();
+    let (limit, used) = address_space();
+    let left = limit.saturating_sub(used);
+    if limit < u64::MAX && needed > left {
+        let what = format!(
+            "{what} needs at least {} of memory, and of the limit of this process, {}, {} are left",
+            bytes(needed),
+            bytes(limit),
+            bytes(left)
+        );
+        return Err(Fault::stage(what).help("raise the limit (`ulimit -v`), or choose a smaller model, or fewer clients"));
+    }
     if needed <= total {
         return Ok(());
     }
     Err(Fault::stage(format!("{what} needs at least {} of memory, and this machine has {}", bytes(needed), bytes(total)))
         .help("choose a smaller model, or fewer clients"))
+}
+
+/// The limit on addresses of this process and how many it uses, in bytes; no limit where the system does not say one.
+fn address_space() -> (u64, u64) {
+    // "Max address space     unlimited            unlimited            bytes": the first number is the one that holds.
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space")?.split_whitespace().next()?.parse().ok());
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let used = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse::<u64>().ok());
+    (limit.unwrap_or(u64::MAX), used.unwrap_or(0).saturating_mul(1024))
 }
 
 #[cfg(test)]

@@ -175,7 +175,7 @@ fn observation(found: &[Found], node: NodeId, measured: &Measured<'_>, metric: &
         Some(Found::Unfinished) => Sample::Unfinished,
         Some(Found::Missing) | None => Sample::Missing,
     };
-    Observation { over, sample, round: None, series: Vec::new(), spent: None }
+    Observation::without(over, sample)
 }
 
 fn heading(layout: &Layout) -> Heading {

@@ -50,6 +50,16 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
+    if let Some(out) = args.out.as_deref().filter(|out| !out.is_dir())
+        && let Some(end) = out.extension().and_then(|end| end.to_str()).filter(|end| OTHERS.contains(&end.to_lowercase().as_str()))
+    {
+        return Err(Fault::usage(format!("drawings are SVG only, and `{}` ends in `.{end}`", out.display()))
+            .help(format!(
+                "write `{}`, or give a folder; browsers and Inkscape turn SVG into other formats",
+                out.with_extension("svg").display()
+            ))
+            .into());
+    }
     let store = context.needed_store()?;
     let project = table::open(&args.source, &args.changes, Some(&store), context)?;
     let plan = &project.plan;
@@ -105,6 +115,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         }
     }
 }
+
+/// Endings of files that somebody may hope for.
+const OTHERS: [&str; 14] = ["png", "pdf", "jpg", "jpeg", "eps", "ps", "gif", "webp", "tif", "tiff", "bmp", "html", "htm", "emf"];
 
 /// One file a drawing.
 fn several(figures: &[Figure], args: &Args, context: &mut Context<'_>) -> Reply {

@@ -1,10 +1,10 @@
 //! Bulyan (El Mhamdi, Guerraoui, Rouault, ICML 2018).
 
-use super::common::{Form, byzantine, enough, enough_in};
+use super::common::{Form, byzantine, enough};
 use super::krum::{scores, smallest};
 use super::vectors::{distances, params};
 use crate::base::Outcome;
-use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sends, Sent, World};
+use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sent};
 use crate::spec::catalog::Variant;
 use serde::Deserialize;
 
@@ -71,12 +71,12 @@ impl Intervention for Bulyan {
     fn needs(&self) -> Needs {
         Needs::Mean
     }
-    fn fits(&self, world: &World, _: Sends) -> Outcome<()> {
-        enough_in(world, NAME, 4 * self.byzantine + 3, RULE)
+    fn uploads(&self, uploads: usize) -> Outcome<()> {
+        enough(NAME, uploads, self.byzantine.saturating_mul(4).saturating_add(3), RULE)
     }
     fn sent(&self, _: &Exchange<'_>, sent: &mut Vec<Sent>, _: &mut Memory) -> Outcome<Option<Vec<f32>>> {
         let (m, f) = (sent.len(), self.byzantine);
-        enough(NAME, m, 4 * f + 3, RULE)?;
+        enough(NAME, m, f.saturating_mul(4).saturating_add(3), RULE)?;
         let vectors = params(sent);
         let mut distances = distances(&vectors);
         if self.variant == Form::Fedml {

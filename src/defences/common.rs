@@ -1,7 +1,6 @@
 //! What defences have in common: whose form they take, and how many attackers they reckon with.
 
 use crate::base::{Fault, Outcome};
-use crate::fl::World;
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 
@@ -35,9 +34,4 @@ pub(super) fn enough(name: &str, uploads: usize, needed: usize, rule: &str) -> O
     }
     Err(Fault::stage(format!("`{name}` needs {rule}, here at least {needed} uploads in a round, but there are {uploads}"))
         .help("raise the number of clients in a round, or lower what the defence has to withstand"))
-}
-
-/// The same before the first round, when every upload arrives that should.
-pub(super) fn enough_in(world: &World, name: &str, needed: usize, rule: &str) -> Outcome<()> {
-    enough(name, world.uploads(), needed, rule)
 }

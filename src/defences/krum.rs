@@ -1,9 +1,9 @@
 //! Krum and Multi-Krum (Blanchard, El Mhamdi, Guerraoui, Stainer, NeurIPS 2017).
 
-use super::common::{byzantine, enough, enough_in};
+use super::common::{byzantine, enough};
 use super::vectors::{distances, params};
 use crate::base::Outcome;
-use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sends, Sent, World};
+use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sent};
 use crate::spec::catalog::{Field, Type, Variant};
 use serde::Deserialize;
 
@@ -81,13 +81,13 @@ impl Intervention for Krum {
     fn needs(&self) -> Needs {
         Needs::Mean
     }
-    fn fits(&self, world: &World, _: Sends) -> Outcome<()> {
-        enough_in(world, self.name(), 2 * self.byzantine + 3, RULE)?;
-        enough_in(world, self.name(), self.select.unwrap_or(1), "at least as many uploads as it selects")
+    fn uploads(&self, uploads: usize) -> Outcome<()> {
+        enough(self.name(), uploads, self.byzantine.saturating_mul(2).saturating_add(3), RULE)?;
+        enough(self.name(), uploads, self.select.unwrap_or(1), "at least as many uploads as it selects")
     }
     fn sent(&self, _: &Exchange<'_>, sent: &mut Vec<Sent>, _: &mut Memory) -> Outcome<Option<Vec<f32>>> {
         let (m, f) = (sent.len(), self.byzantine);
-        enough(self.name(), m, 2 * f + 3, RULE)?;
+        enough(self.name(), m, f.saturating_mul(2).saturating_add(3), RULE)?;
         let keep = if self.many { self.select.unwrap_or(m - f) } else { 1 };
         let kept = smallest(&scores(&distances(&params(sent)), m - f - 2), keep);
         let clients: Vec<usize> = kept.iter().map(|i| sent[*i].client).collect();

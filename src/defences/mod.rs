@@ -77,6 +77,17 @@ pub fn build(params: &Map<String, Value>) -> Outcome<Option<Box<dyn Intervention
     }))
 }
 
+/// What is wrong with a defence in rounds of so many uploads.
+///
+/// # Errors
+/// A stage fault that names the rule which does not hold.
+pub fn check(params: &Map<String, Value>, uploads: usize) -> Outcome<()> {
+    match build(params)? {
+        Some(defence) => defence.uploads(uploads),
+        None => Ok(()),
+    }
+}
+
 /// What the defence that `params` describe needs of an algorithm.
 #[must_use]
 pub fn needs(params: &Map<String, Value>) -> Needs {

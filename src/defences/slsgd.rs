@@ -1,10 +1,10 @@
 //! SLSGD (Xie, Koyejo, Gupta, ECML-PKDD 2019): a trimmed mean, of which the server takes only a part.
 
-use super::common::{Form, enough, enough_in};
+use super::common::{Form, enough};
 use super::trimmed_mean::{trim, trim_by_samples};
 use super::vectors::{mean, params, weights};
 use crate::base::Outcome;
-use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sends, Sent, World};
+use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sent};
 use crate::spec::catalog::{Bound, Field, Type, Variant};
 use serde::Deserialize;
 
@@ -44,11 +44,11 @@ impl Intervention for Slsgd {
     fn needs(&self) -> Needs {
         Needs::Mean
     }
-    fn fits(&self, world: &World, _: Sends) -> Outcome<()> {
-        enough_in(world, NAME, 2 * self.trim + 1, RULE)
+    fn uploads(&self, uploads: usize) -> Outcome<()> {
+        enough(NAME, uploads, self.trim.saturating_mul(2).saturating_add(1), RULE)
     }
     fn sent(&self, exchange: &Exchange<'_>, sent: &mut Vec<Sent>, _: &mut Memory) -> Outcome<Option<Vec<f32>>> {
-        enough(NAME, sent.len(), 2 * self.trim + 1, RULE)?;
+        enough(NAME, sent.len(), self.trim.saturating_mul(2).saturating_add(1), RULE)?;
         let mean = if self.variant == Form::Fedml || self.trim == 0 {
             trim_by_samples(sent, self.trim);
             mean(&params(sent), &weights(sent))

@@ -1,10 +1,10 @@
 //! Three sigma: uploads that are too far from a carried-over centre are refused. FedML's own defence, though its bound is half a sigma.
 
-use super::common::{enough, enough_in};
+use super::common::enough;
 use super::krum::{scores, smallest};
 use super::vectors::{distances, feature, mean, squared_distance};
 use crate::base::Outcome;
-use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sends, Sent, World};
+use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sent};
 use crate::spec::catalog::{Field, Type, Variant};
 use serde::Deserialize;
 
@@ -58,8 +58,8 @@ impl Intervention for ThreeSigma {
     fn needs(&self) -> Needs {
         Needs::Mean
     }
-    fn fits(&self, world: &World, _: Sends) -> Outcome<()> {
-        enough_in(world, NAME, 3, RULE)
+    fn uploads(&self, uploads: usize) -> Outcome<()> {
+        enough(NAME, uploads, 3, RULE)
     }
     fn sent(&self, exchange: &Exchange<'_>, sent: &mut Vec<Sent>, memory: &mut Memory) -> Outcome<Option<Vec<f32>>> {
         let range = if self.feature == Feature::All { 0..exchange.reference.len() } else { feature(exchange) };

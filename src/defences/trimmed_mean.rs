@@ -1,9 +1,9 @@
 //! Trimmed mean (Yin, Chen, Ramchandran, Bartlett, ICML 2018).
 
-use super::common::{Form, enough, enough_in};
+use super::common::{Form, enough};
 use super::vectors::{by_coordinate, params};
 use crate::base::Outcome;
-use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sends, Sent, World};
+use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sent};
 use crate::spec::catalog::{Bound, Field, Type, Variant};
 use serde::Deserialize;
 
@@ -71,8 +71,8 @@ impl Intervention for TrimmedMean {
     fn needs(&self) -> Needs {
         Needs::Mean
     }
-    fn fits(&self, world: &World, _: Sends) -> Outcome<()> {
-        enough_in(world, NAME, 2 * trimmed(world.uploads(), self.beta) + 1, RULE)
+    fn uploads(&self, uploads: usize) -> Outcome<()> {
+        enough(NAME, uploads, 2 * trimmed(uploads, self.beta) + 1, RULE)
     }
     fn sent(&self, _: &Exchange<'_>, sent: &mut Vec<Sent>, _: &mut Memory) -> Outcome<Option<Vec<f32>>> {
         let k = trimmed(sent.len(), self.beta);

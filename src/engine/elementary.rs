@@ -45,10 +45,10 @@ pub(super) fn tanh(x: f32) -> f32 {
     // Cephes' polynomial where the difference above would cancel.
     let square = x * x;
     let p = -5.704_988_7e-3;
-    let p = p * square + 2.063_908_9e-2;
+    let p = p * square + 2.063_909e-2;
     let p = p * square - 5.373_971_6e-2;
-    let p = p * square + 1.333_144_2e-1;
-    let p = p * square - 3.333_328_2e-1;
+    let p = p * square + 0.133_314_42;
+    let p = p * square - 0.333_332_8;
     let near = p * square * x + x;
     (if x.abs() < 0.625 { near } else { far }).copysign(x)
 }

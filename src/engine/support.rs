@@ -102,8 +102,10 @@ mod tests {
                 engine.forward(0, &mut model, &x, 2).expect("it fits");
                 loss::cross_entropy(engine.logits(0), &[0, 1], 2, &mut d_logits);
                 engine.backward(0, &model, Some(&d_logits), None, Parts::All, &mut gradient).expect("it fits");
-                let all = [0..gradient.len()];
-                for range in if sparse { support.ranges() } else { &all } {
+                if !sparse {
+                    support.whole(gradient.len());
+                }
+                for range in support.ranges() {
                     update::sgd(&mut model.params, &gradient, 0.1, range.clone(), &[]);
                 }
             }

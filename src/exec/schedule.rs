@@ -4,6 +4,7 @@
 //! The scheduler knows nothing of stages, and of executors only that they start attempts.
 
 mod renew;
+mod timeout;
 
 use super::event::Event;
 use super::executor::{Attempt, Executor, Finish, Mailbox, Message, Order, Say};
@@ -14,7 +15,7 @@ use super::state::{State, States};
 use super::summary::{Span, Summary};
 use crate::base::{Digest, Fault, FaultKind, Outcome, text};
 use crate::stage::task::{Outputs, Report};
-use crate::store::{Run, Store};
+use crate::store::{Run, Store, time_now};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -138,6 +139,8 @@ struct Scheduler<'a, 'b> {
 struct Running {
     serial: u64,
     attempt: Box<dyn Attempt>,
+    /// The number of the attempt and when it started, RFC 3339 in UTC; known once it has started.
+    started: Option<(u32, String)>,
     lane: usize,
     begun: Instant,
     /// When it has to be asked to stop; known once it has started.
@@ -270,6 +273,7 @@ impl Scheduler<'_, '_> {
                         attempt,
                         lane,
                         begun: Instant::now(),
+                        started: None,
                         deadline: None,
                         give_up: None,
                         progress: None,
@@ -321,6 +325,7 @@ impl Scheduler<'_, '_> {
         let described = &self.with.jobs[job];
         if let Some(running) = self.running.get_mut(&job) {
             running.deadline = described.timeout.map(|timeout| Instant::now() + timeout);
+            running.started = Some((attempt, time_now()));
         }
         if let Some(key) = self.keys[job] {
             self.tell(&Event::Started { job, label: described.label.clone(), key, attempt, device: described.device.clone() });
@@ -379,7 +384,11 @@ impl Scheduler<'_, '_> {
                 self.done(job, outputs, wall_ms);
                 State::Done
             }
-            Err(fault) if is_stop(&fault) && timed_out => self.attempt_failed(job, self.timed_out(job)),
+            Err(fault) if is_stop(&fault) && timed_out => {
+                let fault = self.timed_out(job);
+                self.note_timeout(job, &running, &fault);
+                self.attempt_failed(job, fault)
+            }
             Err(fault) if is_stop(&fault) && self.level > 0 => {
                 self.settle(job, State::Interrupted);
                 State::Interrupted
@@ -529,33 +538,6 @@ impl Scheduler<'_, '_> {
         if !self.fresh.is_empty() {
             self.evaluate();
         }
-    }
-
-    fn check_deadlines(&mut self) {
-        let now = Instant::now();
-        let mut lost = Vec::new();
-        for (job, running) in &mut self.running {
-            if running.give_up.is_none() && running.deadline.is_some_and(|deadline| deadline <= now) {
-                running.attempt.stop();
-                running.give_up = Some(now + self.with.settings.grace);
-            } else if running.give_up.is_some_and(|end| end <= now) {
-                running.attempt.kill();
-                lost.push(*job);
-            }
-        }
-        for job in lost {
-            if let Some(running) = self.running.remove(&job) {
-                let fault = self.timed_out(job);
-                let state = self.attempt_failed(job, fault);
-                self.finish_attempt(job, &running, state);
-            }
-        }
-    }
-
-    fn timed_out(&self, job: usize) -> Fault {
-        let limit = self.with.jobs[job].timeout.unwrap_or_default();
-        Fault::stage(format!("timed out after {}", text::duration(limit.as_secs_f64())))
-            .help("raise `timeout:` of the stage; it continues from its last checkpoint")
     }
 
     fn look_for_interrupt(&mut self) {

@@ -146,6 +146,15 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     fn sends(&self) -> Sends {
         Sends::Averaged
     }
+    /// What its training does with samples beside taking one plain cross-entropy gradient of each shuffled batch, as a predicate: then
+    /// gradients of single samples cannot be clipped. One of the reasons in [`per_sample`](super::per_sample).
+    fn beside_gradients(&self) -> Option<&'static str> {
+        None
+    }
+    /// Whether a round trains a client for as many passes as `local_epochs` says, and no more.
+    fn usual_passes(&self) -> bool {
+        true
+    }
     /// Whether the server's mean gives every upload the same weight, and not that of its samples.
     fn equal_weights(&self) -> bool {
         false

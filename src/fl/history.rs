@@ -230,6 +230,35 @@ impl History {
 /// The metrics of how long a training took; its record has it, for two equal results may take different times.
 pub const TIMES: [&str; 2] = ["seconds", "seconds_per_round"];
 
+impl History {
+    /// Why a metric has no values, as a clause for people. It is meant for metrics whose [`History::series`] is empty.
+    #[must_use]
+    pub fn why_not(&self, metric: &str) -> String {
+        let (view, name) = metric.split_once(':').unwrap_or((&self.headline, metric));
+        let last = self.evaluations.last();
+        let honest = last.and_then(|last| last.threat.as_ref()).map(|threat| threat.honest_accuracy.is_some());
+        let reason = match name {
+            _ if view == NEW_CLIENTS && self.newcomers.is_none() => "the training has no `new_clients`",
+            "epsilon" | "noise_multiplier" => "the training has no `privacy` with noise",
+            _ if name.starts_with("secure_") => "the training has no `secure`",
+            "attack_success" => match honest {
+                None => "the training has no `threat`",
+                Some(false) => "every client is malicious, and success is measured at honest ones",
+                Some(true) => "the threat wants no answer of a model, only damage",
+            },
+            "honest_accuracy" | "honest_accuracy_mean" if honest == Some(false) => "every client is malicious",
+            "train_loss" => "the training does not measure its loss",
+            _ if last.is_some_and(|last| !last.views.contains_key(view)) => return format!("the training has no `{view}` models"),
+            "test_auc" => {
+                let undefined = last.and_then(|last| last.views.get(view)?.auc_undefined.clone());
+                return undefined.unwrap_or_else(|| "the AUC is undefined".to_owned());
+            }
+            _ => "no client has a test sample",
+        };
+        reason.to_owned()
+    }
+}
+
 /// The view of the clients that join after the last round.
 pub const NEW_CLIENTS: &str = "new_clients";
 

@@ -116,6 +116,13 @@ pub trait Intervention: Send + Sync {
     fn horizon(&self) -> bool {
         false
     }
+    /// Whether it can do with rounds of so many uploads, asked before the first round, when every upload arrives that should.
+    ///
+    /// # Errors
+    /// A stage fault that names the rule which does not hold.
+    fn uploads(&self, uploads: usize) -> Outcome<()> {
+        Ok(())
+    }
     /// Whether it fits this simulation, asked once before the first round, after [`Needs`] was checked.
     ///
     /// # Errors
@@ -184,9 +191,11 @@ pub fn refusal(intervention: &str, needs: Needs, name: &str, sends: Sends) -> Op
         (Needs::Mean, Sends::Models(reason)) | (Needs::Mean | Needs::Parameters, Sends::Other(reason)) => reason,
         _ => return None,
     };
-    let help = "leave it out for this algorithm (`exclude` does so in a sweep); threats that only change the samples of clients apply to \
-                every algorithm";
-    Some((format!("`{intervention}` does not apply: `{name}` {reason}"), help.to_owned()))
+    let mut help = "leave it out for this algorithm; `exclude` does so in a sweep".to_owned();
+    if needs == Needs::Parameters {
+        help += ". Threats that only change the samples of clients apply to every algorithm";
+    }
+    Some((format!("`{intervention}` does not apply: `{name}` {reason}"), help))
 }
 
 /// Refuses interventions that cannot act on what the algorithm `name` sends.
@@ -195,6 +204,7 @@ pub(super) fn check(world: &World, name: &str, sends: Sends) -> Outcome<()> {
         if let Some((what, help)) = refusal(intervention.name(), intervention.needs(), name, sends) {
             return Err(Fault::stage(what).help(help));
         }
+        intervention.uploads(world.uploads())?;
         intervention.fits(world, sends)?;
     }
     Ok(())

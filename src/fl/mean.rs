@@ -100,7 +100,7 @@ mod tests {
                 net.clone(),
                 &mut crate::base::random::stream(k as u64, crate::base::random::Purpose::Initialisation, 0, 0, 0),
             );
-            model.training = k % 2 == 0;
+            model.training = k.is_multiple_of(2);
             model
         };
         let uploads: Vec<_> =

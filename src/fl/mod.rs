@@ -19,7 +19,7 @@ pub mod newcomers;
 pub mod objective;
 pub mod observe;
 pub mod parties;
-mod per_sample;
+pub mod per_sample;
 mod rest;
 pub mod round;
 pub mod settings;

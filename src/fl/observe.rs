@@ -165,12 +165,16 @@ impl<A: Algorithm> Run<'_, A> {
     fn reach(&mut self, round: u64) -> Outcome<Option<u64>> {
         while self.round < round && self.books.history.status == Status::Completed {
             if self.monitor.stopping() {
+                self.checkpoint()?;
                 return Err(Fault::new(FaultKind::Interrupted, format!("stopped before round {} of {round}", self.round + 1)));
             }
             self.one_round()?;
             self.round += 1;
             self.lay_down()?;
             self.monitor.progress(self.round, round, &self.books.history);
+            if self.monitor.checkpoint_due() {
+                self.checkpoint()?;
+            }
         }
         Ok(match self.books.history.status {
             Status::Completed => None,

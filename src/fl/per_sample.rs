@@ -10,6 +10,15 @@ use crate::base::{Fault, Outcome};
 use crate::engine::update::{add_scaled, norm};
 use crate::engine::{Model, Parts, Support, loss};
 
+/// The reasons of [`Algorithm::beside_gradients`](super::Algorithm::beside_gradients).
+pub const OWN_LOSS: &str = "has a loss of its own or of several models, not the plain cross-entropy of one";
+/// See [`OWN_LOSS`].
+pub const SEVERAL: &str = "computes several gradients of the same batch";
+/// See [`OWN_LOSS`].
+pub const UNSHUFFLED: &str = "does not draw its batches from all samples of a client";
+/// See [`OWN_LOSS`].
+pub const OUTPUTS: &str = "uses outputs of a model on training samples beside their gradients";
+
 impl Trainer<'_> {
     /// The norm to which the gradient of each sample is clipped, where an intervention asks for it and a client is training.
     pub(super) fn sample_clip(&self) -> Option<f32> {
@@ -26,10 +35,10 @@ impl Trainer<'_> {
         most: f32,
     ) -> Outcome<f32> {
         let ([model], Objective::CrossEntropy) = (models, objective) else {
-            return Err(refused("the algorithm's loss is its own or joins several models, not the plain cross-entropy of one"));
+            return Err(unclipped(OWN_LOSS));
         };
         if self.rewound || self.batch_gradients > 0 {
-            return Err(refused("the algorithm computes several gradients of the same batch"));
+            return Err(unclipped(SEVERAL));
         }
         self.batch_gradients += 1;
         let rows = batch.rows();
@@ -65,7 +74,7 @@ impl Trainer<'_> {
     /// Refuses passes that do not draw batches from all samples of a client.
     pub(super) fn in_order(&self, order: Order) -> Outcome<()> {
         match self.sample_clip() {
-            Some(_) if order != Order::Shuffled => Err(refused("the algorithm does not draw its batches from all samples of a client")),
+            Some(_) if order != Order::Shuffled => Err(unclipped(UNSHUFFLED)),
             _ => Ok(()),
         }
     }
@@ -73,14 +82,16 @@ impl Trainer<'_> {
     /// Refuses outputs on training samples, which reach what is sent without noise.
     pub(super) fn gradients_only(&self) -> Outcome<()> {
         match self.sample_clip() {
-            Some(_) => Err(refused("the algorithm uses outputs of a model on training samples beside their gradients")),
+            Some(_) => Err(unclipped(OUTPUTS)),
             None => Ok(()),
         }
     }
 }
 
-fn refused(reason: &str) -> Fault {
-    Fault::stage(format!("clipping the gradient of each sample does not apply: {reason}")).help(
+/// Why the gradients of single samples cannot be clipped in the training of an algorithm, which `reason` (a predicate) says.
+#[must_use]
+pub fn unclipped(reason: &str) -> Fault {
+    Fault::stage(format!("clipping the gradient of each sample does not apply: the algorithm {reason}")).help(
         "the privacy of single samples is known for one plain gradient of each shuffled batch, as in `fedavg`, `fedprox`, `fedper`, \
          `fedrep`, `fedbabu` and `lgfedavg`; `dp-fedavg` protects clients under any algorithm whose server makes a mean of parameters",
     )

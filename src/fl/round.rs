@@ -141,6 +141,10 @@ pub trait Simulation: Observable + Send + Sync {
     fn rests(&self) -> bool;
     /// What the clients send.
     fn sends(&self) -> Sends;
+    /// Whether a round trains a client for the usual passes.
+    fn usual_passes(&self) -> bool;
+    /// What its training does with samples beside taking plain gradients.
+    fn beside_gradients(&self) -> Option<&'static str>;
 }
 
 impl<A: Algorithm> Simulation for A {
@@ -155,6 +159,12 @@ impl<A: Algorithm> Simulation for A {
     }
     fn sends(&self) -> Sends {
         Algorithm::sends(self)
+    }
+    fn usual_passes(&self) -> bool {
+        Algorithm::usual_passes(self)
+    }
+    fn beside_gradients(&self) -> Option<&'static str> {
+        Algorithm::beside_gradients(self)
     }
 }
 
@@ -478,7 +488,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         world.meter.time(Work::Rest, || parallel(world, awake, |_| 1, |_, client| lay_down(client)).into_iter().collect())
     }
 
-    fn checkpoint(&mut self) -> Outcome<()> {
+    pub(super) fn checkpoint(&mut self) -> Outcome<()> {
         self.taking(|monitor, parts| monitor.keep(parts))
     }
 

@@ -1,5 +1,6 @@
 //! The typed options of a simulation. The reference's conventions are options too, with its choice as the default.
 
+use crate::base::{Fault, Outcome};
 use crate::engine::update::{Correction, Optimiser, Rule};
 use serde::Deserialize;
 
@@ -169,6 +170,25 @@ pub enum TrainLoss {
 }
 
 impl Settings {
+    /// The clients that train of the `clients` of a partition.
+    ///
+    /// # Errors
+    /// A stage fault when nobody would be left to train, or the cohort of a round would be empty.
+    pub fn training(&self, clients: usize) -> Outcome<usize> {
+        if self.new_clients >= clients {
+            return Err(Fault::stage(format!(
+                "`new_clients` is {}, but the partition has {clients} clients: nobody is left to train",
+                self.new_clients
+            ))
+            .help("ask for more clients in the partition, or for fewer new ones"));
+        }
+        let left = clients - self.new_clients;
+        if self.nominal_cohort(left) == 0 {
+            return Err(Fault::stage(format!("`join_ratio` {} of {left} clients leaves no client in a round", self.join_ratio))
+                .help("raise `join_ratio`: the count is N times the ratio, rounded down"));
+        }
+        Ok(left)
+    }
     /// The number of clients in a round of `clients`: the join ratio's count, truncated in f64 as the reference does.
     #[must_use]
     pub fn nominal_cohort(&self, clients: usize) -> usize {

@@ -5,9 +5,9 @@ use super::intervention::Intervention;
 use super::meter::Meter;
 use super::settings::Settings;
 use super::streams::{Law, Streams};
+use crate::base::Outcome;
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::threads::Budget;
-use crate::base::{Fault, Outcome};
 use crate::data::Dataset;
 use crate::data::partition::{Client as Shard, few_shot};
 use crate::engine::{Engine, Layout, Model, Network, Support};
@@ -70,15 +70,8 @@ impl World {
         streams: Box<dyn Streams>,
         budget: Budget,
     ) -> Outcome<Self> {
-        if settings.new_clients >= shards.len() {
-            return Err(Fault::stage(format!(
-                "`new_clients` is {}, but the partition has {} clients: nobody is left to train",
-                settings.new_clients,
-                shards.len()
-            ))
-            .help("ask for more clients in the partition, or for fewer new ones"));
-        }
-        let mut newcomers = shards.split_off(shards.len() - settings.new_clients);
+        let training = settings.training(shards.len())?;
+        let mut newcomers = shards.split_off(training);
         let aside = |(id, shard): (usize, &mut Shard)| {
             let count = settings.validating(shard.train.len());
             put_aside(id, &mut shard.train, count)
@@ -88,14 +81,6 @@ impl World {
             for shard in shards.iter_mut().chain(&mut newcomers) {
                 shard.train = few_shot(&shard.train, data.labels(), settings.few_shot);
             }
-        }
-        if settings.nominal_cohort(shards.len()) == 0 {
-            return Err(Fault::stage(format!(
-                "`join_ratio` {} of {} clients leaves no client in a round",
-                settings.join_ratio,
-                shards.len()
-            ))
-            .help("raise `join_ratio`: the count is N times the ratio, rounded down"));
         }
         let clock = Clock::new(&settings, shards.len(), streams.as_ref());
         Ok(Self {

@@ -1,7 +1,7 @@
 //! AlexNet as torchvision has it, for images of at least 63 pixels a side.
 
 use super::{DROPOUT, Fields, SIZES};
-use crate::base::{Fault, Outcome};
+use crate::base::Outcome;
 use crate::engine::{Layer, Network, Shape};
 use crate::spec::catalog::{Field, Type, Variant};
 use serde_json::json;
@@ -27,10 +27,7 @@ pub(super) fn variant() -> Variant {
 }
 
 pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {
-    let widths = fields.sizes("widths")?;
-    let &[a, b, c, d, e] = &widths[..] else {
-        return Err(Fault::stage(format!("`widths` has {} numbers, but must have 5", widths.len())));
-    };
+    let [a, b, c, d, e] = fields.widths()?;
     let (hidden, p) = (fields.size("hidden")?, fields.float("dropout")?);
     let first = Layer::Conv2d {
         name: "features.0".to_owned(),

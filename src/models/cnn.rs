@@ -3,7 +3,7 @@
 //! The defaults are PFLlib's 4-layer CNN (McMahan et al. 2017, with 512 hidden units): two blocks of 5x5 kernels.
 
 use super::{Fields, MOST, SIZES};
-use crate::base::{Fault, Outcome};
+use crate::base::Outcome;
 use crate::engine::{Layer, Network, Shape};
 use crate::spec::catalog::{Field, Type, Variant};
 use serde_json::json;
@@ -40,9 +40,6 @@ pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcom
         _ => return Err(fields.fault("norm", "`none` or `batch`")),
     };
     let widths = fields.sizes("widths")?;
-    if widths.is_empty() {
-        return Err(Fault::stage("`widths` is empty").help("use model `mlp` for a network without convolutions"));
-    }
     let mut layers = Vec::new();
     for (index, &width) in widths.iter().enumerate() {
         let block = format!("conv{}", index + 1);

@@ -1,7 +1,7 @@
 //! The convolutional network for windows of body-worn sensors: channels are signals, columns are times.
 
 use super::{Fields, MOST, SIZES};
-use crate::base::{Fault, Outcome};
+use crate::base::Outcome;
 use crate::engine::{Layer, Network, Shape};
 use crate::spec::catalog::{Field, Type, Variant};
 use serde_json::json;
@@ -23,9 +23,6 @@ pub(super) fn variant() -> Variant {
 pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {
     let kernel = (1, fields.size("kernel")?);
     let widths = fields.sizes("widths")?;
-    if widths.is_empty() {
-        return Err(Fault::stage("`widths` is empty").help("use model `mlp` for a network without convolutions"));
-    }
     let mut layers = Vec::new();
     for (index, &out) in widths.iter().enumerate() {
         let name = format!("conv{}.0", index + 1);

@@ -3,11 +3,13 @@
 //! A layer without a name is called by its place in the list, from 0, as torch calls the modules of a `Sequential`.
 
 use super::{ACTIVATIONS, DROPOUT, Fields, MOST, SIZES, activation, of_words};
+use crate::base::text::quoted;
 use crate::base::{Fault, Outcome};
 use crate::engine::{At, Layer, Network, Shape};
 use crate::spec::catalog::{self, Bound, Field, Type, Variant};
+use crate::spec::rules::Breach;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Builds the layer of a description.
 type Make = fn(&Part<'_>) -> Outcome<Layer>;
@@ -20,6 +22,8 @@ struct Kind {
     make: Make,
 }
 
+/// Parameters of layers that are such.
+const PAIRS: [&str; 5] = ["kernel", "stride", "padding", "dilation", "size"];
 const PAIR: &str = "one number, or rows and columns";
 
 fn pair(name: &'static str, default: Option<i64>, doc: &'static str) -> Field {
@@ -342,23 +346,98 @@ pub(super) fn takes_texts(params: &Map<String, Value>) -> bool {
     params.get("layers").and_then(Value::as_array).is_some_and(|list| list.iter().any(is))
 }
 
+/// The items of the list, each with its kind; `flat` says whether a value is a vector, which only the samples decide.
+fn item<'a>(fields: &'a Fields<'_>, place: usize, item: &Value, flat: bool) -> Outcome<Part<'a>> {
+    let own = match item {
+        Value::String(word) => json!({"layer": word}).as_object().cloned(),
+        other => other.as_object().cloned(),
+    };
+    let own = own.ok_or_else(|| fields.fault("layers", "a list of names and maps"))?;
+    let word = own.get("layer").and_then(Value::as_str).unwrap_or_default();
+    let kind = KINDS.iter().find(|kind| kind.name == word).ok_or_else(|| Fault::stage(format!("there is no layer `{word}`")))?;
+    Ok(Part { fields, kind, own, place, flat })
+}
+
+/// The first thing wrong with each layer that needs no samples to be seen, and names that are missing or there twice.
+pub(super) fn rules(fields: &Fields<'_>) -> Vec<Breach> {
+    let list = fields.value("layers");
+    let Some(list) = list.as_ref().and_then(Value::as_array) else { return Vec::new() };
+    let (mut breaches, mut saved, mut named) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for (place, value) in list.iter().enumerate() {
+        let mut breach = |part: &str, fault: Fault| {
+            let path = if part.is_empty() { format!("layers.{place}") } else { format!("layers.{place}.{part}") };
+            breaches.push(Breach::new(path, fault));
+        };
+        let part = match item(fields, place, value, false) {
+            Ok(part) => part,
+            Err(fault) => {
+                breach("", fault);
+                continue;
+            }
+        };
+        if let Some((name, fault)) = PAIRS.iter().find_map(|name| Some((*name, part.own.get(*name).and(part.pair(name).err())?))) {
+            breach(name, fault);
+            continue;
+        }
+        // How many words there are is said by the data.
+        let layer = if part.kind.name == "embedding" { Ok(Layer::Flatten) } else { (part.kind.make)(&part) };
+        let mut needs = |name: &String, part: &str| {
+            if !saved.contains(name) {
+                let known = if saved.is_empty() {
+                    "nothing is saved before it".to_owned()
+                } else {
+                    format!("saved are {}", quoted(saved.iter().map(String::as_str)))
+                };
+                breach(
+                    part,
+                    Fault::stage(format!("there is no saved value `{name}`; {known}"))
+                        .help(format!("`{{layer: save, as: {name}}}` saves one")),
+                );
+            }
+        };
+        match layer {
+            Err(fault) => breach("", fault),
+            Ok(Layer::Load { name } | Layer::Add { name }) => needs(&name, "as"),
+            Ok(Layer::Concat { names }) if names.is_empty() => {
+                breach(
+                    "all",
+                    Fault::stage("`concat` without names puts nothing before the current value")
+                        .help("name saved values in `all`, or leave the layer out"),
+                );
+            }
+            Ok(Layer::Concat { names }) => names.iter().for_each(|name| needs(name, "all")),
+            Ok(Layer::Save { name }) => {
+                if !saved.insert(name.clone()) {
+                    breach(
+                        "as",
+                        Fault::stage(format!("`{name}` is saved twice, so that the first value is lost"))
+                            .help("give each saved value a name of its own"),
+                    );
+                }
+            }
+            Ok(_) => {}
+        }
+        if (part.kind.fields)().iter().any(|field| field.name == "name") && !named.insert(part.name()) {
+            let at = if part.own.contains_key("name") { "name" } else { "" };
+            breach(
+                at,
+                Fault::stage(format!("two layers are called `{}`", part.name()))
+                    .help("the parameters of a layer are found by its name, or by its place in the list where it has none"),
+            );
+        }
+    }
+    breaches
+}
+
 pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {
     let list = fields.value("layers");
     let list = list.as_ref().and_then(Value::as_array).ok_or_else(|| fields.fault("layers", "a list of layers"))?;
     let mut flat = shape.height * shape.width == 1;
     let mut saved = BTreeMap::new();
     let mut layers = Vec::with_capacity(list.len() + 2);
-    for (place, item) in list.iter().enumerate() {
-        let own = match item {
-            Value::String(word) => json!({"layer": word}).as_object().cloned(),
-            other => other.as_object().cloned(),
-        };
-        let own = own.ok_or_else(|| fields.fault("layers", "a list of names and maps"))?;
-        let word = own.get("layer").and_then(Value::as_str).unwrap_or_default();
-        let Some(kind) = KINDS.iter().find(|kind| kind.name == word) else {
-            return Err(Fault::stage(format!("there is no layer `{word}`")));
-        };
-        let layer = (kind.make)(&Part { fields, kind, own: own.clone(), place, flat })?;
+    for (place, value) in list.iter().enumerate() {
+        let part = item(fields, place, value, flat)?;
+        let layer = (part.kind.make)(&part)?;
         match &layer {
             Layer::Flatten | Layer::Pick(_) => flat = true,
             Layer::Embedding { .. } => flat = false,

@@ -3,7 +3,7 @@
 //! PFLlib's ends with a log-softmax; cross-entropy of logits is the same loss, so there is none here.
 
 use super::{DROPOUT, Fields, SIZES};
-use crate::base::{Fault, Outcome};
+use crate::base::Outcome;
 use crate::engine::{Entry, Init, Layer, Network, Shape};
 use crate::spec::catalog::{Field, Type, Variant};
 use serde_json::json;
@@ -24,10 +24,7 @@ pub(super) fn variant() -> Variant {
 }
 
 pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {
-    let widths = fields.sizes("widths")?;
-    let &[first, second] = &widths[..] else {
-        return Err(Fault::stage(format!("`widths` has {} numbers, but must have 2", widths.len())));
-    };
+    let [first, second] = fields.widths()?;
     let (hidden, p) = (fields.size("hidden")?, fields.float("dropout")?);
     let layers = vec![
         Layer::conv("conv_params.0", first, 5, 0),

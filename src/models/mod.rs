@@ -24,6 +24,7 @@ use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Activation, Layer, Network, Shape};
 use crate::spec::catalog::{Bound, Field, Type, Variant};
+use crate::spec::rules::Breach;
 use serde_json::{Map, Value};
 
 /// The largest size that fits the memory of any machine, so that products of a few do not overflow.
@@ -76,31 +77,64 @@ fn activation(name: &str) -> Option<Layer> {
 struct Family {
     variant: fn() -> Variant,
     build: fn(&Fields<'_>, Shape, usize) -> Outcome<Network>,
+    /// What can be said of the parameters without the shape of a sample.
+    rules: fn(&Fields<'_>) -> Vec<Breach>,
+}
+
+/// A family whose parameters go together in every way.
+fn free(_: &Fields<'_>) -> Vec<Breach> {
+    Vec::new()
+}
+
+/// The breach of a rule about one parameter, as a list.
+fn unless(holds: bool, path: &str, fault: impl FnOnce() -> Fault) -> Vec<Breach> {
+    if holds { Vec::new() } else { vec![Breach::new(path, fault())] }
+}
+
+/// Refuses networks of convolutions that have none.
+fn some_widths(fields: &Fields<'_>) -> Vec<Breach> {
+    unless(fields.sizes("widths").is_ok_and(|widths| !widths.is_empty()), "widths", || {
+        Fault::stage("`widths` is empty").help("use model `mlp` for a network without convolutions")
+    })
+}
+
+/// Refuses other than `N` widths.
+fn so_many_widths<const N: usize>(fields: &Fields<'_>) -> Vec<Breach> {
+    fields.widths::<N>().err().map(|fault| Breach::new("widths", fault)).into_iter().collect()
+}
+
+/// Refuses an attention whose heads cannot share its channels; `width` names their parameter.
+fn heads_share(fields: &Fields<'_>, width: &str) -> Vec<Breach> {
+    let (Ok(channels), Ok(heads)) = (fields.size(width), fields.size("heads")) else { return Vec::new() };
+    unless(heads > 0 && channels.is_multiple_of(heads), "heads", || {
+        Fault::stage(format!("`{width}` {channels} cannot be divided among {heads} `heads`"))
+            .help(format!("choose a `{width}` that is a multiple of `heads`"))
+    })
 }
 
 /// Every family, in the order in which help lists them.
 const FAMILIES: [Family; 21] = [
-    Family { variant: cnn::variant, build: cnn::build },
-    Family { variant: mlp::variant, build: mlp::build },
-    Family { variant: logistic::variant, build: logistic::build },
-    Family { variant: resnet::variant, build: resnet::build },
-    Family { variant: harcnn::variant, build: harcnn::build },
-    Family { variant: fasttext::variant, build: fasttext::build },
-    Family { variant: textcnn::variant, build: textcnn::build },
-    Family { variant: texts::lstm::variant, build: texts::lstm::build },
-    Family { variant: texts::bilstm::variant, build: texts::bilstm::build },
-    Family { variant: texts::transformer::variant, build: texts::transformer::build },
-    Family { variant: texts::rnn::variant, build: texts::rnn::build },
-    Family { variant: texts::rnn::variant_words, build: texts::rnn::build_words },
-    Family { variant: lenet::variant, build: lenet::build },
-    Family { variant: cifarnet::variant, build: cifarnet::build },
-    Family { variant: digit5cnn::variant, build: digit5cnn::build },
-    Family { variant: amazonmlp::variant, build: amazonmlp::build },
-    Family { variant: mobilenet::variant, build: mobilenet::build },
-    Family { variant: alexnet::variant, build: alexnet::build },
-    Family { variant: googlenet::variant, build: googlenet::build },
-    Family { variant: vit::variant, build: vit::build },
-    Family { variant: layers::variant, build: layers::build },
+    Family { variant: cnn::variant, build: cnn::build, rules: some_widths },
+    Family { variant: mlp::variant, build: mlp::build, rules: free },
+    Family { variant: logistic::variant, build: logistic::build, rules: free },
+    Family { variant: resnet::variant, build: resnet::build, rules: resnet::rules },
+    Family { variant: harcnn::variant, build: harcnn::build, rules: some_widths },
+    Family { variant: fasttext::variant, build: fasttext::build, rules: free },
+    Family { variant: textcnn::variant, build: textcnn::build, rules: textcnn::rules },
+    Family { variant: texts::lstm::variant, build: texts::lstm::build, rules: free },
+    Family { variant: texts::bilstm::variant, build: texts::bilstm::build, rules: free },
+    Family { variant: texts::transformer::variant, build: texts::transformer::build, rules: |fields| heads_share(fields, "hidden") },
+    Family { variant: texts::rnn::variant, build: texts::rnn::build, rules: free },
+    Family { variant: texts::rnn::variant_words, build: texts::rnn::build_words, rules: free },
+    Family { variant: lenet::variant, build: lenet::build, rules: so_many_widths::<2> },
+    Family { variant: cifarnet::variant, build: cifarnet::build, rules: free },
+    Family { variant: digit5cnn::variant, build: digit5cnn::build, rules: free },
+    Family { variant: amazonmlp::variant, build: amazonmlp::build, rules: free },
+    Family { variant: mobilenet::variant, build: mobilenet::build, rules: free },
+    Family { variant: alexnet::variant, build: alexnet::build, rules: so_many_widths::<5> },
+    Family { variant: googlenet::variant, build: googlenet::build, rules: free },
+    Family { variant: vit::variant, build: vit::build, rules: |fields| heads_share(fields, "width") },
+    Family { variant: layers::variant, build: layers::build, rules: layers::rules },
 ];
 
 /// Whether the samples of such a model are texts.
@@ -121,6 +155,14 @@ pub fn registry() -> Vec<Variant> {
     FAMILIES.iter().map(|family| (family.variant)()).collect()
 }
 
+/// What is wrong with the parameters of a model whatever its samples are.
+#[must_use]
+pub fn rules(kind: &str, params: &Map<String, Value>) -> Vec<Breach> {
+    let variants = registry();
+    let Some(index) = variants.iter().position(|variant| variant.name == kind) else { return Vec::new() };
+    (FAMILIES[index].rules)(&Fields { variant: &variants[index], params })
+}
+
 /// The network of a family for samples of `shape` and `classes` classes. Parameters that are left out have their defaults.
 ///
 /// # Errors
@@ -137,6 +179,9 @@ pub fn build(kind: &str, params: &Map<String, Value>, shape: Shape, classes: usi
     };
     let fields = Fields { variant: &variants[index], params };
     fields.check()?;
+    if let Some(breach) = (FAMILIES[index].rules)(&fields).into_iter().next() {
+        return Err(breach.fault.at(format!("model `{kind}`")));
+    }
     (FAMILIES[index].build)(&fields, shape, classes)
         .map_err(|fault| fault.at(format!("model `{kind}` for {}x{}x{} inputs", shape.channels, shape.height, shape.width)))
 }
@@ -173,6 +218,12 @@ impl Fields<'_> {
         let list = self.value(name);
         let list = list.as_ref().and_then(Value::as_array).map(|list| list.iter().map(size).collect::<Option<Vec<_>>>());
         list.flatten().ok_or_else(|| self.fault(name, "a list of integers from 0 to 65,536"))
+    }
+    /// The numbers of `widths`, of which there must be so many.
+    fn widths<const N: usize>(&self) -> Outcome<[usize; N]> {
+        let widths = self.sizes("widths")?;
+        let found = widths.len();
+        widths.try_into().map_err(|_| Fault::stage(format!("`widths` has {found} numbers, but must have {N}")))
     }
     /// Whether the field has a value.
     fn has(&self, name: &str) -> bool {

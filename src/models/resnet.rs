@@ -1,10 +1,11 @@
 //! Residual networks: 18 and 34 layers as torchvision's, 10 as PFLlib's own, 56 as FedML's for small images; with batch or group
 //! normalisation.
 
-use super::{Fields, MOST, SIZES};
+use super::{Fields, MOST, SIZES, unless};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Entry, Init, Layer, Network, Shape};
 use crate::spec::catalog::{Field, Type, Variant};
+use crate::spec::rules::Breach;
 
 pub(super) fn variant() -> Variant {
     Variant {
@@ -77,39 +78,33 @@ impl Builder {
     fn conv(&mut self, name: &str, out: usize, kernel: usize, stride: usize) {
         self.layers.push(Layer::plain_conv(name, out, kernel, stride, kernel / 2));
     }
-    fn norm(&mut self, name: &str, channels: usize) -> Outcome<()> {
+    /// Groups divide the first width, so that they divide all others too: each is a multiple of it.
+    fn norm(&mut self, name: &str, channels: usize) {
         self.layers.push(match self.group {
             None => Layer::norm2d(name),
-            Some(group) if channels.is_multiple_of(group) => {
-                Layer::GroupNorm { name: name.to_owned(), groups: channels / group, shared: true, eps: 1e-5 }
-            }
-            Some(group) => {
-                return Err(Fault::stage(format!("{channels} channels cannot be divided into groups of {group}"))
-                    .help("choose a `group_channels` that divides `width`"));
-            }
+            Some(group) => Layer::GroupNorm { name: name.to_owned(), groups: channels / group, shared: true, eps: 1e-5 },
         });
-        Ok(())
     }
     /// A block; `shape` says what changes: input channels, inner channels, stride.
-    fn block(&mut self, form: &Form, name: &str, (inputs, width, stride): (usize, usize, usize)) -> Outcome<usize> {
+    fn block(&mut self, form: &Form, name: &str, (inputs, width, stride): (usize, usize, usize)) -> usize {
         let (first, second) = if form.own_names { ("bn2", "bn3") } else { ("bn1", "bn2") };
         self.layers.push(Layer::save("in"));
         let out = if form.bottleneck {
             self.conv(&format!("{name}.conv1"), width, 1, 1);
-            self.norm(&format!("{name}.bn1"), width)?;
+            self.norm(&format!("{name}.bn1"), width);
             self.layers.push(Layer::Relu);
             self.conv(&format!("{name}.conv2"), width, 3, stride);
-            self.norm(&format!("{name}.bn2"), width)?;
+            self.norm(&format!("{name}.bn2"), width);
             self.layers.push(Layer::Relu);
             self.conv(&format!("{name}.conv3"), 4 * width, 1, 1);
-            self.norm(&format!("{name}.bn3"), 4 * width)?;
+            self.norm(&format!("{name}.bn3"), 4 * width);
             4 * width
         } else {
             self.conv(&format!("{name}.conv1"), width, 3, stride);
-            self.norm(&format!("{name}.{first}"), width)?;
+            self.norm(&format!("{name}.{first}"), width);
             self.layers.push(Layer::Relu);
             self.conv(&format!("{name}.conv2"), width, 3, 1);
-            self.norm(&format!("{name}.{second}"), width)?;
+            self.norm(&format!("{name}.{second}"), width);
             width
         };
         if stride == 1 && inputs == out {
@@ -117,32 +112,50 @@ impl Builder {
         } else {
             self.layers.extend([Layer::save("out"), Layer::load("in")]);
             self.conv(&format!("{name}.downsample.0"), out, 1, stride);
-            self.norm(&format!("{name}.downsample.1"), out)?;
+            self.norm(&format!("{name}.downsample.1"), out);
             self.layers.push(Layer::plus("out"));
         }
         self.layers.push(Layer::Relu);
-        Ok(out)
+        out
     }
 }
 
-pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {
+/// The form and the channels of the first stage.
+fn form_and_width(fields: &Fields<'_>) -> Outcome<(Form, usize)> {
     let form = form(fields.size("depth")?).ok_or_else(|| fields.fault("depth", "10, 18, 34 or 56"))?;
     let width = if fields.has("width") { fields.size("width")? } else { form.width };
+    Ok((form, width))
+}
+
+pub(super) fn rules(fields: &Fields<'_>) -> Vec<Breach> {
+    let (_, width) = match form_and_width(fields) {
+        Ok(found) => found,
+        Err(fault) => return vec![Breach::new("depth", fault)],
+    };
+    if width > MOST as usize / 32 {
+        return vec![Breach::new("width", fields.fault("width", "at most 2,048"))];
+    }
+    let (norm, group) = (fields.word("norm").unwrap_or_default(), fields.size("group_channels").unwrap_or(1).max(1));
+    unless(norm != "group" || width.is_multiple_of(group), "group_channels", || {
+        Fault::stage(format!("{width} channels cannot be divided into groups of {group}"))
+            .help("choose a `group_channels` that divides `width`")
+    })
+}
+
+pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {
+    let (form, width) = form_and_width(fields)?;
     let group = match fields.word("norm")?.as_str() {
         "batch" => None,
         "group" => Some(fields.size("group_channels")?.max(1)),
         _ => return Err(fields.fault("norm", "`batch` or `group`")),
     };
-    if width > MOST as usize / 32 {
-        return Err(fields.fault("width", "at most 2,048"));
-    }
     let mut builder = Builder { layers: Vec::new(), group };
     if form.bottleneck {
         builder.conv("conv1", width, 3, 1);
     } else {
         builder.conv("conv1", width, 7, 2);
     }
-    builder.norm("bn1", width)?;
+    builder.norm("bn1", width);
     builder.layers.push(Layer::Relu);
     if !form.bottleneck {
         builder.layers.push(Layer::max_pool(3, 2, 1));
@@ -152,7 +165,7 @@ pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcom
         for block in 0..blocks {
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
             let name = if form.own_names { format!("layer_{stage}.{block}") } else { format!("layer{}.{block}", stage + 1) };
-            channels = builder.block(&form, &name, (channels, width << stage, stride))?;
+            channels = builder.block(&form, &name, (channels, width << stage, stride));
         }
     }
     builder.layers.extend([Layer::mean(), Layer::Flatten]);

@@ -2,10 +2,11 @@
 //!
 //! PFLlib's ends with a log-softmax; cross-entropy of logits is the same loss, so there is none here.
 
-use super::{DROPOUT, Fields, SIZES};
+use super::{DROPOUT, Fields, SIZES, unless};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Layer, Network, Shape};
 use crate::spec::catalog::{Field, Type, Variant};
+use crate::spec::rules::Breach;
 use serde_json::json;
 
 pub(super) fn variant() -> Variant {
@@ -20,10 +21,13 @@ pub(super) fn variant() -> Variant {
     Variant { name: "textcnn", doc: "Convolutions over the words of a text, their greatest values, then the head.", revision: 1, fields }
 }
 
+pub(super) fn rules(fields: &Fields<'_>) -> Vec<Breach> {
+    unless(fields.sizes("kernels").is_ok_and(|kernels| !kernels.is_empty()), "kernels", || Fault::stage("`kernels` is empty"))
+}
+
 pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {
     let (out, kernels, length) = (fields.size("channels")?, fields.sizes("kernels")?, shape.numel());
-    let Some(longest) = kernels.iter().max() else { return Err(Fault::stage("`kernels` is empty")) };
-    if *longest > length || kernels.contains(&0) {
+    if kernels.iter().any(|kernel| *kernel > length || *kernel == 0) {
         return Err(Fault::stage(format!("the kernels span {kernels:?} words, but the texts have {length}"))
             .help("choose kernels from 1 to the length of the texts, or longer texts"));
     }

@@ -39,18 +39,29 @@ impl Accountant {
     }
 }
 
+/// The noise multipliers among which [`calibrate`] looks.
+pub const NOISES: (f64, f64) = (1e-3, 1e6);
+
 /// The noise multiplier at which `epsilon_of` reaches `target` from below, by bisection to a relative 1e-6; what is returned meets it.
 ///
 /// # Errors
-/// A stage fault: no noise multiplier up to a million is enough.
+/// A stage fault that names what can be reached: no noise multiplier up to a million is enough, or the least one spends less.
 pub fn calibrate(target: f64, epsilon_of: impl Fn(f64) -> f64) -> Outcome<f64> {
+    let (least, most) = (epsilon_of(NOISES.1), epsilon_of(NOISES.0));
+    // Nothing at all is spent where nothing is released.
+    if target < least || (target > most && most > 0.0) {
+        let help = if target < least {
+            "raise `epsilon` or `delta`, or lower the number of rounds"
+        } else {
+            "lower `epsilon`; `noise_multiplier: 0` is without any privacy"
+        };
+        return Err(
+            Fault::stage(format!("`epsilon` {target} is out of reach: noise can be found for {least:.2e} to {most:.2e}")).help(help)
+        );
+    }
     let (mut low, mut high) = (0.0, 1.0);
-    while epsilon_of(high) > target {
-        (low, high) = (high, high * 2.0);
-        if high > 1e6 {
-            return Err(Fault::stage(format!("no noise multiplier up to 1000000 reaches epsilon {target}"))
-                .help("raise `epsilon` or `delta`, or lower the number of rounds"));
-        }
+    while epsilon_of(high) > target && high < NOISES.1 {
+        (low, high) = (high, (high * 2.0).min(NOISES.1));
     }
     while high - low > 1e-6 * high {
         let middle = f64::midpoint(low, high);
@@ -59,9 +70,8 @@ pub fn calibrate(target: f64, epsilon_of: impl Fn(f64) -> f64) -> Outcome<f64> {
         } else {
             high = middle;
         }
-        // A target that no noise at all reaches is met by the least noise that counts.
-        if high < 1e-3 {
-            break;
+        if high < NOISES.0 {
+            return Ok(NOISES.0);
         }
     }
     Ok(high)
@@ -101,5 +111,7 @@ mod tests {
             assert!(epsilon(noise) <= target && target - epsilon(noise) < 1e-4 * target, "{target}: {noise}");
         }
         assert!(calibrate(1e-9, |_| 1.0).is_err());
+        let fault = calibrate(1e12, |noise| gaussian_epsilon(0.1, noise, 10, 1e-5)).expect_err("no noise is that small");
+        assert!(fault.what.contains("`epsilon` 1000000000000 is out of reach: noise can be found for "), "{fault}");
     }
 }

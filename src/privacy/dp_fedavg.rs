@@ -9,7 +9,7 @@ use super::Accounting;
 use super::accountant::{Accountant, calibrate};
 use super::mechanism::{add_gaussian, clip_l2, noise};
 use super::rdp::gaussian;
-use crate::base::{Fault, Outcome};
+use crate::base::Outcome;
 use crate::fl::streams::Moment;
 use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sends, Sent, World};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ pub(super) struct Params {
     clip: Option<f64>,
     noise_multiplier: Option<f64>,
     epsilon: Option<f64>,
-    delta: f64,
+    delta: Option<f64>,
     weights: Weights,
     accounting: Accounting,
 }
@@ -49,6 +49,7 @@ pub(super) struct DpFedAvg {
 impl DpFedAvg {
     pub(super) fn new(params: &Params, world: &World, seed: u64) -> Outcome<Self> {
         super::one_of(params.noise_multiplier, params.epsilon)?;
+        let delta = params.delta.unwrap_or_default();
         let (settings, clients) = (&world.settings, world.clients());
         let nominal = settings.nominal_cohort(clients);
         let noise = match (params.noise_multiplier, params.epsilon) {
@@ -59,16 +60,17 @@ impl DpFedAvg {
                     let most = if settings.random_join_ratio { clients } else { nominal };
                     count(&mut plan, world.streams.cohort(round, clients, nominal, most).len());
                 }
-                calibrate(epsilon.unwrap_or_default(), |noise| spent(&plan, clients, noise, params.accounting).epsilon(params.delta))?
+                calibrate(epsilon.unwrap_or_default(), |noise| spent(&plan, clients, noise, params.accounting).epsilon(delta))?
             }
         };
         super::needs_clip(noise, params.clip)?;
+        super::needs_delta(noise, params.delta)?;
         let samples = |id: usize| world.shard(id).train.len() as f64;
         let heaviest = (params.weights == Weights::Samples).then(|| (0..clients).map(samples).fold(1.0, f64::max));
         let all = heaviest.map_or(clients as f64, |most| (0..clients).map(samples).sum::<f64>() / most);
         let denominator = all * nominal as f64 / clients as f64;
         let horizon = params.epsilon.is_some();
-        Ok(Self { clip: params.clip, noise, delta: params.delta, heaviest, denominator, accounting: params.accounting, horizon, seed })
+        Ok(Self { clip: params.clip, noise, delta, heaviest, denominator, accounting: params.accounting, horizon, seed })
     }
     /// In (0, 1]: weights that no client can exceed are what bounds its influence.
     fn weight(&self, sent: &Sent) -> f64 {
@@ -110,11 +112,7 @@ impl Intervention for DpFedAvg {
     fn fits(&self, world: &World, sends: Sends) -> Outcome<()> {
         super::nothing_else(self.name(), world, sends)?;
         match world.interventions.iter().find(|other| other.place() > Place::Privacy) {
-            Some(other) => Err(Fault::stage(format!(
-                "`dp-fedavg` cannot go with `{}`: its noise fits the mean of clipped updates, and no other aggregate of them",
-                other.name()
-            ))
-            .help("leave one of them out, or protect single samples by `dp-sgd`, or uploads by `local-gaussian`")),
+            Some(other) => super::goes_with(self.name(), other.name()),
             None => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use super::Accounting;
 use super::accountant::{Accountant, calibrate};
 use super::mechanism::{add_gaussian, noise};
 use super::rdp::gaussian;
-use crate::base::{Fault, Outcome};
+use crate::base::Outcome;
 use crate::fl::streams::Moment;
 use crate::fl::{Intervention, Memory, Needs, Place, Sends, World};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ pub(super) struct Params {
     clip: Option<f64>,
     noise_multiplier: Option<f64>,
     epsilon: Option<f64>,
-    delta: f64,
+    delta: Option<f64>,
     accounting: Accounting,
 }
 
@@ -45,6 +45,7 @@ type Steps = BTreeMap<(usize, usize), u64>;
 
 impl DpSgd {
     pub(super) fn new(params: &Params, world: &World, seed: u64) -> Outcome<Self> {
+        let delta = params.delta.unwrap_or_default();
         super::one_of(params.noise_multiplier, params.epsilon)?;
         let noise = match (params.noise_multiplier, params.epsilon) {
             (Some(noise), _) => noise,
@@ -53,14 +54,15 @@ impl DpSgd {
                 for round in 0..world.settings.rounds {
                     plan_round(world, round, &cohort(world, round), &mut plan);
                 }
-                noise_for(epsilon.unwrap_or_default(), params.delta, params.accounting, &plan, world)?
+                noise_for(epsilon.unwrap_or_default(), delta, params.accounting, &plan, world)?
             }
         };
         super::needs_clip(noise, params.clip)?;
+        super::needs_delta(noise, params.delta)?;
         Ok(Self {
             clip: params.clip,
             noise,
-            delta: params.delta,
+            delta,
             accounting: params.accounting,
             planned: params.epsilon.is_some(),
             seed,
@@ -182,13 +184,8 @@ impl Intervention for DpSgd {
             let mut plan = Steps::new();
             plan_round(world, round, cohort, &mut plan);
             if let Some(((client, _), steps)) = done.iter().find(|(key, steps)| plan.get(*key).is_none_or(|planned| planned < *steps)) {
-                return Err(Fault::stage(format!(
-                    "`dp-sgd` found its noise for one usual training a round, but client {client} took {steps} steps in round {} and \
-                     not {}",
-                    round + 1,
-                    plan.iter().filter(|((id, _), _)| id == client).map(|(_, steps)| steps).sum::<u64>()
-                ))
-                .help("give `noise_multiplier` instead of `epsilon` for this algorithm; the epsilon that comes out is exact"));
+                let planned = plan.iter().filter(|((id, _), _)| id == client).map(|(_, steps)| steps).sum::<u64>();
+                return Err(super::unplanned(&format!("client {client} took {steps} steps in round {} and not {planned}", round + 1)));
             }
         }
         let mut steps = remembered(memory);

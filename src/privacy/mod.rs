@@ -18,8 +18,10 @@ mod mechanism;
 pub mod rdp;
 
 use crate::base::{Fault, Outcome};
-use crate::fl::{Intervention, Sends, World};
+use crate::fl::per_sample::unclipped;
+use crate::fl::{Intervention, Sends, Simulation, World};
 use crate::spec::catalog::{Bound, Field, Type, Variant};
+use crate::spec::rules::Breach;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -40,7 +42,7 @@ enum Accounting {
 pub fn variants() -> Vec<Variant> {
     let delta = || Type::Float { min: Bound::Excl(0.0), max: Bound::Excl(1.0) };
     let delta_doc = "Probability with which the guarantee may fail, below one over the number of what is protected; no epsilon says \
-                     anything without it.";
+                     anything without it, so it may be absent only without noise.";
     let clip = |doc| Field::optional("clip", Type::positive(), doc).from("S", "");
     let noise = || {
         Field::optional(
@@ -81,7 +83,7 @@ pub fn variants() -> Vec<Variant> {
                 clip("Greatest Euclidean norm of an update, over all averaged layers together; may be absent without noise."),
                 noise(),
                 target(),
-                Field::required("delta", delta(), delta_doc).from("delta", ""),
+                Field::optional("delta", delta(), delta_doc).from("delta", ""),
                 Field::with(
                     "weights",
                     Type::Choice(&[
@@ -103,7 +105,7 @@ pub fn variants() -> Vec<Variant> {
                 clip("Greatest Euclidean norm of the gradient of one sample; may be absent without noise."),
                 noise(),
                 target(),
-                Field::required("delta", delta(), delta_doc).from("delta", ""),
+                Field::optional("delta", delta(), delta_doc).from("delta", ""),
                 accounting(),
             ],
         },
@@ -166,26 +168,47 @@ pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<d
     }))
 }
 
-/// Refuses what can be known to be wrong before anything runs: parameters that do not go together, and algorithms that send more than
-/// is protected.
-///
-/// # Errors
-/// A stage fault that names the rule which does not hold.
-pub fn check(params: &Map<String, Value>, sends: Sends) -> Outcome<()> {
+/// What can be known to be wrong before anything runs: parameters that do not go together, algorithms that send more than is protected
+/// or do more with samples than take their gradients, and `others` (a defence, a protocol) that make another aggregate.
+#[must_use]
+pub fn rules(params: &Map<String, Value>, algorithm: &dyn Simulation, others: &[&str]) -> Vec<Breach> {
+    let (sends, more) = (algorithm.sends(), algorithm.beside_gradients());
     let kind = params.get("kind").and_then(Value::as_str).unwrap_or(NONE);
     let number = |name: &str| params.get(name).and_then(Value::as_f64);
+    let mut checks = Vec::new();
     match kind {
-        NONE => return Ok(()),
+        NONE => return Vec::new(),
         "dp-fedavg" | "dp-sgd" => {
-            one_of(number("noise_multiplier"), number("epsilon"))?;
-            needs_clip(number("noise_multiplier").unwrap_or(1.0), number("clip"))?;
+            let noise = number("noise_multiplier");
+            checks.push(("", one_of(noise, number("epsilon"))));
+            checks.push(("", needs_clip(noise.unwrap_or(1.0), number("clip"))));
+            checks.push(("", needs_delta(noise.unwrap_or(1.0), number("delta"))));
         }
         "local-gaussian" if params.get("calibration").and_then(Value::as_str) == Some("classic") => {
-            local::classic_holds(number("epsilon").unwrap_or_default())?;
+            checks.push(("epsilon", local::classic_holds(number("epsilon").unwrap_or_default())));
         }
         _ => {}
     }
-    only_averaged(kind, sends)
+    checks.push(("", only_averaged(kind, sends)));
+    if let (Some(reason), "dp-sgd", Sends::Averaged, Some(_)) = (more, kind, sends, number("clip")) {
+        checks.push(("", Err(unclipped(reason))));
+    }
+    if kind == "dp-sgd" && number("epsilon").is_some() && more.is_none() && !algorithm.usual_passes() {
+        checks.push(("epsilon", Err(unplanned("the algorithm trains for more passes than `local_epochs` says"))));
+    }
+    checks.extend(others.iter().map(|other| ("", goes_with(kind, other))));
+    checks.into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect()
+}
+
+/// Refuses a defence or a protocol whose aggregate is not the one that the noise is for.
+fn goes_with(kind: &str, other: &str) -> Outcome<()> {
+    if kind != "dp-fedavg" {
+        return Ok(());
+    }
+    Err(Fault::stage(format!(
+        "`dp-fedavg` cannot go with `{other}`: its noise fits the mean of clipped updates, and no other aggregate of them"
+    ))
+    .help("leave one of them out, or protect single samples by `dp-sgd`, or uploads by `local-gaussian`"))
 }
 
 fn read<T: DeserializeOwned>(params: Map<String, Value>) -> Outcome<T> {
@@ -211,6 +234,21 @@ fn one_of(noise: Option<f64>, epsilon: Option<f64>) -> Outcome<()> {
                 .help("leave one of them out: each follows from the other"))
         }
     }
+}
+
+/// Noise cannot be found for an epsilon where nobody knows before how many steps there are.
+fn unplanned(reason: &str) -> Fault {
+    Fault::stage(format!("`dp-sgd` finds its noise for one usual training a round, but {reason}"))
+        .help("give `noise_multiplier` instead of `epsilon` for this algorithm; the epsilon that comes out is exact")
+}
+
+/// Noise without a delta has no epsilon; without noise nothing is spent, and no delta is needed.
+fn needs_delta(noise: f64, delta: Option<f64>) -> Outcome<()> {
+    if noise > 0.0 && delta.is_none() {
+        return Err(Fault::stage("`privacy` has noise but no `delta`: no epsilon says anything without it")
+            .help("give `delta`, below one over the number of what is protected"));
+    }
+    Ok(())
 }
 
 fn needs_clip(noise: f64, clip: Option<f64>) -> Outcome<()> {

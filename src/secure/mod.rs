@@ -14,6 +14,7 @@ use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome};
 use crate::fl::{Exchange, Intervention, Memory, Needs, Place, Sends, Sent, World};
 use crate::spec::catalog::{Bound, Field as Param, Type, Variant};
+use crate::spec::rules::Breach;
 use cost::{Cost, NAMES};
 use field::Field;
 use quantise::Grid;
@@ -98,27 +99,43 @@ pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<d
     let params: Params = serde_json::from_value(Value::Object(params.clone()))
         .map_err(|e| Fault::stage(format!("the parameters of `secure` do not fit: {e}")))?;
     let field = field_of(params.prime)?;
-    let secure = Secure { grid: Grid { field, bits: params.bits }, seed: world.settings.sampling_seed, params };
-    secure.rules(world.uploads())?;
-    Ok(Some(Box::new(secure)))
+    params.rule(world.uploads())?;
+    Ok(Some(Box::new(Secure { grid: Grid { field, bits: params.bits }, seed: world.settings.sampling_seed, params })))
 }
 
-/// Refuses what can be known to be wrong before anything runs: parameters that do not go together, and algorithms that send more than
-/// is summed.
-///
-/// # Errors
-/// A stage fault that names the rule which does not hold.
-pub fn check(params: &Map<String, Value>, sends: Sends) -> Outcome<()> {
+/// What can be known to be wrong before anything runs: parameters that do not go together, algorithms that send more than is summed, a
+/// `defence` beside it, and in rounds of so many `uploads`, where that is known, too few that survive.
+#[must_use]
+pub fn rules(params: &Map<String, Value>, sends: Sends, uploads: Option<usize>, defence: Option<&str>) -> Vec<Breach> {
     let kind = params.get("kind").and_then(Value::as_str).unwrap_or(NONE);
     if kind == NONE {
-        return Ok(());
+        return Vec::new();
     }
-    let whole = |name: &str| params.get(name).and_then(Value::as_u64);
-    whole("prime").map_or(Ok(()), |prime| field_of(prime).map(drop))?;
-    if let (Some(private), Some(needed)) = (whole("privacy"), whole("recovery")) {
-        pieces(private, needed)?;
+    let mut checks = vec![("", only_averaged(kind, sends))];
+    if let Some(defence) = defence {
+        checks.push(("", goes_with(kind, defence)));
     }
-    only_averaged(kind, sends)
+    if let Ok(params) = serde_json::from_value::<Params>(Value::Object(params.clone())) {
+        checks.push(("prime", field_of(params.prime).map(drop)));
+        match uploads {
+            None => {
+                if let (Some(private), Some(needed)) = (params.privacy, params.recovery) {
+                    checks.push(("recovery", pieces(private as u64, needed as u64)));
+                }
+            }
+            Some(uploads) => match params.rule(uploads) {
+                Err(fault) => checks.push(("", Err(fault))),
+                Ok(rule) => checks.push(("dropouts", params.survive(&rule, uploads))),
+            },
+        }
+    }
+    checks.into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect()
+}
+
+/// Refuses a defence, which would have to look at single updates.
+fn goes_with(name: &str, defence: &str) -> Outcome<()> {
+    Err(Fault::stage(format!("`{name}` cannot go with `{defence}`: a defence looks at single updates, and the server has only their sum"))
+        .help("leave one of them out"))
 }
 
 fn field_of(prime: u64) -> Outcome<Field> {
@@ -177,9 +194,30 @@ enum Rule {
     Coded { private: usize, needed: usize },
 }
 
-impl Secure {
+impl Params {
+    /// How many of `uploads` fall out.
+    fn dropped(&self, uploads: usize) -> usize {
+        (self.dropouts * uploads as f64) as usize
+    }
+    /// Refuses more dropouts than a round of so many uploads survives.
+    fn survive(&self, rule: &Rule, uploads: usize) -> Outcome<()> {
+        let (name, needed) = match rule {
+            Rule::Threshold(threshold) => ("threshold", *threshold),
+            Rule::Coded { needed, .. } => ("recovery", *needed),
+        };
+        let left = uploads - self.dropped(uploads);
+        if left >= needed {
+            return Ok(());
+        }
+        Err(Fault::stage(format!(
+            "with `dropouts` {} only {left} of {uploads} clients send their masked update, but `{name}` {needed} of them are needed to take \
+             the masks off",
+            self.dropouts
+        ))
+        .help(format!("lower `dropouts` or `{name}`")))
+    }
     /// The rule for a round with this many uploads.
-    fn rules(&self, uploads: usize) -> Outcome<Rule> {
+    fn rule(&self, uploads: usize) -> Outcome<Rule> {
         if uploads < 2 {
             return Err(Fault::stage(
                 "a single client uploads in a round, and a sum of one upload is that upload: nothing would be hidden",
@@ -193,14 +231,14 @@ impl Secure {
             Err(Fault::stage(format!("`{name}` of `secure` is {value}, but only {uploads} clients upload in a round"))
                 .help(format!("lower `{name}`, or let more clients take part")))
         };
-        match self.params.kind {
-            Kind::SecAgg => Ok(Rule::Threshold(match self.params.threshold {
+        match self.kind {
+            Kind::SecAgg => Ok(Rule::Threshold(match self.threshold {
                 Some(threshold) => most("threshold", threshold)?,
                 None => (2 * uploads / 3 + 1).min(uploads),
             })),
             Kind::LightSecAgg => {
-                let private = self.params.privacy.unwrap_or(uploads / 2);
-                let needed = self.params.recovery.unwrap_or_else(|| (uploads * 7 / 10).max(private + 1));
+                let private = self.privacy.unwrap_or(uploads / 2);
+                let needed = self.recovery.unwrap_or_else(|| (uploads * 7 / 10).max(private + 1));
                 pieces(private as u64, needed as u64)?;
                 Ok(Rule::Coded { private, needed: most("recovery", needed)? })
             }
@@ -231,18 +269,13 @@ impl Intervention for Secure {
             .help("use a model without batch normalisation"));
         }
         match world.interventions.iter().find(|other| other.place() == Place::Defence) {
-            Some(other) => Err(Fault::stage(format!(
-                "`{}` cannot go with `{}`: a defence looks at single updates, and the server has only their sum",
-                self.name(),
-                other.name()
-            ))
-            .help("leave one of them out")),
+            Some(other) => goes_with(self.name(), other.name()),
             None => Ok(()),
         }
     }
     fn sent(&self, exchange: &Exchange<'_>, sent: &mut Vec<Sent>, memory: &mut Memory) -> Outcome<Option<Vec<f32>>> {
         let n = sent.len();
-        let rule = self.rules(n)?;
+        let rule = self.params.rule(n)?;
         let greatest = sent.iter().flat_map(|sent| sent.params.iter()).fold(0.0f64, |most, v| most.max(f64::from(v.abs())));
         if sent.iter().any(|sent| sent.params.iter().any(|v| !v.is_finite())) {
             // No element stands for it, and the training is lost anyway.
@@ -262,7 +295,7 @@ impl Intervention for Secure {
         let mut order: Vec<usize> = (0..n).collect();
         shuffle(&mut rng, &mut order);
         let mut survives = vec![true; n];
-        let dropped = (self.params.dropouts * n as f64) as usize;
+        let dropped = self.params.dropped(n);
         order[..dropped].iter().for_each(|u| survives[*u] = false);
 
         let mut cost = Cost::new(self.params.bandwidth, self.params.latency);

@@ -4,6 +4,7 @@
 //! no stage by name: a [`Catalog`] brings them.
 
 use super::params::Params;
+use super::rules::{Breach, Setup};
 use serde_json::Value;
 
 /// Everything a pipeline may name. `lib.rs` wires in the real one; tests bring small ones.
@@ -34,11 +35,17 @@ pub trait Catalog: Sync {
         (&[], &[])
     }
 
-    /// Why the parameters of a stage, each of which is fine, do not go together: what is wrong, and what to do. It is asked for each
-    /// stage of a sweep.
-    fn conflict(&self, kind: &str, params: &Params) -> Option<(String, String)> {
-        let _ = (kind, params);
-        None
+    /// Those of the metrics that a stage with these parameters measures.
+    fn measures(&self, kind: &str, params: &Params) -> &[&'static str] {
+        let _ = params;
+        self.metrics(kind).0
+    }
+
+    /// Why the parameters of a stage and of those that it reads, each of which is fine, do not go together. It is asked for each
+    /// stage of a sweep before anything runs, so it must not look at data.
+    fn rules(&self, stage: &Setup<'_>) -> Vec<Breach> {
+        let _ = stage;
+        Vec::new()
     }
 }
 
@@ -116,6 +123,8 @@ pub struct Field {
     /// A field added after a first release: the value that keeps the old meaning. While the effective value equals it, the
     /// field is left out of the key, so that old results stay valid. Frozen in `tests/golden/introduced.json`.
     pub introduced: Option<Value>,
+    /// A choice beside it and the words of it that have this field; with any other word it is an error to give it, and it is absent.
+    pub only: Option<(&'static str, &'static [&'static str])>,
 }
 
 /// What holds when a field is left out.
@@ -203,7 +212,7 @@ impl Field {
     /// A required field.
     #[must_use]
     pub fn required(name: &'static str, ty: Type, doc: &'static str) -> Self {
-        Self { name, doc, ty, default: Default::Required, symbol: "", source: "", introduced: None }
+        Self { name, doc, ty, default: Default::Required, symbol: "", source: "", introduced: None, only: None }
     }
     /// A field with a default value.
     #[must_use]
@@ -214,6 +223,12 @@ impl Field {
     #[must_use]
     pub fn optional(name: &'static str, ty: Type, doc: &'static str) -> Self {
         Self { default: Default::Absent, ..Self::required(name, ty, doc) }
+    }
+    /// Says that only some words of a choice beside it have this field.
+    #[must_use]
+    pub fn only(mut self, choice: &'static str, words: &'static [&'static str]) -> Self {
+        self.only = Some((choice, words));
+        self
     }
     /// Adds the paper's symbol and the source of the default.
     #[must_use]

@@ -44,15 +44,15 @@ pub struct Checker<'a> {
 #[derive(Default)]
 pub struct Cache(HashMap<ShapeId, Arc<Map<String, Value>>>);
 
-/// A shape by its address, and the index of its variant.
-type ShapeId = (usize, Option<usize>);
+/// A shape by its address, the index of its variant, and a bit for each field that its choices leave out.
+type ShapeId = (usize, Option<usize>, u64);
 
 impl Checker<'_> {
     /// Checks the parameters of the stage itself. What is wrong is reported and left out.
     pub fn stage(&mut self, shape: &Shape, node: &Node) -> Params {
         let mut own = Map::new();
         let variant = self.fields(shape, node, "", &mut own);
-        Params::new(self.defaults(shape, variant), own)
+        Params::new(self.defaults(shape, variant, &own), own)
     }
 
     /// Checks what is given and finds the variant.
@@ -118,8 +118,28 @@ impl Checker<'_> {
         }
         if !unknown_variant {
             self.missing(shape, variant, node.place, prefix, entries);
+            self.left_out(shape, variant, entries, prefix, own);
         }
         variant
+    }
+
+    /// Refuses fields that the word of a choice beside them does not have.
+    fn left_out(&mut self, shape: &Shape, variant: Option<usize>, entries: &[(Key, Node)], prefix: &str, own: &mut Map<String, Value>) {
+        let left_out: Vec<&Field> = all_fields(shape, variant).filter(|field| is_left_out(shape, variant, field, own)).collect();
+        for field in left_out {
+            let given = entries.iter().find(|(key, value)| &*key.text == field.name && !value.is_null());
+            if let (Some((key, _)), Some((choice, words))) = (given, field.only)
+                && !self.inherited.contains(&key.place)
+            {
+                let word = chosen(shape, variant, choice, own).unwrap_or_default();
+                let message = format!("`{}` is not a parameter of `{choice}: {word}`", join(prefix, field.name));
+                let holders =
+                    text::quoted(words.iter().map(|word| format!("{choice}: {word}")).collect::<Vec<_>>().iter().map(String::as_str));
+                let help = format!("{holders} {} it", if words.len() == 1 { "has" } else { "have" });
+                self.say("other-variant", message, key.place, Some(help));
+            }
+            own.remove(field.name);
+        }
     }
 
     fn variant(&mut self, shape: &Shape, word: &str, place: Place, prefix: &str) -> Option<usize> {
@@ -251,7 +271,7 @@ impl Checker<'_> {
         if self.problems.errors() > before {
             return None;
         }
-        for (name, value) in self.defaults(shape, variant).iter() {
+        for (name, value) in self.defaults(shape, variant, &own).iter() {
             if !own.contains_key(name) {
                 own.insert(name.clone(), value.clone());
             }
@@ -321,14 +341,16 @@ impl Checker<'_> {
     }
 
     /// The defaults of a shape with a variant, in their final types.
-    fn defaults(&mut self, shape: &Shape, variant: Option<usize>) -> Arc<Map<String, Value>> {
+    fn defaults(&mut self, shape: &Shape, variant: Option<usize>, own: &Map<String, Value>) -> Arc<Map<String, Value>> {
+        let left_out = |field: &Field| is_left_out(shape, variant, field, own);
+        let bits = all_fields(shape, variant).zip(0..64).filter(|(field, _)| left_out(field)).fold(0, |bits, (_, i)| bits | 1 << i);
         // The catalog outlives the check, so the address of a shape is its identity.
-        let key = (std::ptr::from_ref(shape) as usize, variant);
+        let key = (std::ptr::from_ref(shape) as usize, variant, bits);
         if let Some(known) = self.cache.0.get(&key) {
             return known.clone();
         }
         let mut map = Map::new();
-        for field in all_fields(shape, variant) {
+        for field in all_fields(shape, variant).filter(|field| !left_out(field)) {
             if let Default::Is(value) = &field.default {
                 let node = Node::from_value(Place { source: 0, item: 0 }, value.clone());
                 let mut problems = Problems::default();
@@ -360,6 +382,20 @@ fn all_fields(shape: &Shape, variant: Option<usize>) -> impl Iterator<Item = &Fi
     shape.fields.iter().chain(own)
 }
 
+/// The word of a choice, given or by default.
+fn chosen(shape: &Shape, variant: Option<usize>, choice: &str, own: &Map<String, Value>) -> Option<String> {
+    let default = || match &all_fields(shape, variant).find(|field| field.name == choice)?.default {
+        Default::Is(value) => value.as_str(),
+        _ => None,
+    };
+    own.get(choice).and_then(Value::as_str).or_else(default).map(str::to_owned)
+}
+
+/// Whether the word of a choice beside it does not have this field.
+fn is_left_out(shape: &Shape, variant: Option<usize>, field: &Field, own: &Map<String, Value>) -> bool {
+    field.only.is_some_and(|(choice, words)| chosen(shape, variant, choice, own).is_none_or(|word| !words.contains(&word.as_str())))
+}
+
 fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
@@ -386,7 +422,9 @@ fn hint(ty: &Type, node: &Node) -> Option<String> {
     match (ty, &node.data) {
         (Type::Int { .. } | Type::Float { .. }, Data::Scalar(Value::String(text))) => {
             let bare = text.trim();
-            if bare.len() > 1 && bare.starts_with('0') && bare.bytes().all(|b| b.is_ascii_digit()) {
+            if super::node::is_huge(bare) || ["inf", "-inf", "NaN"].contains(&bare) {
+                None
+            } else if bare.len() > 1 && bare.starts_with('0') && bare.bytes().all(|b| b.is_ascii_digit()) {
                 Some("remove the leading zeros".to_owned())
             } else if bare.contains('_') && bare.replace('_', "").parse::<f64>().is_ok() {
                 Some(format!("write {}", bare.replace('_', "")))

@@ -5,9 +5,10 @@ use super::cells::{ABSENT, Cells, scope_of};
 use super::check::{Cache, Checker, Reference};
 use super::diagnostic::{At, Diagnostic, Problems};
 use super::expr::Scope;
-use super::node::{Node, Place, short};
+use super::node::{Data, Node, Place, short};
 use super::params::Params;
 use super::pipeline::{Instance, Stage};
+use super::rules::{Breach, Setups};
 use super::stages::{RunOptions, StageCode, run_options};
 use super::vars::Vars;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -27,6 +28,8 @@ const ENOUGH: usize = 20;
 
 struct Draft {
     instances: Vec<(Params, Vec<Reference>, RunOptions)>,
+    /// For each of them whether nothing was wrong with its parameters.
+    sound: Vec<bool>,
     instance_of: Vec<u32>,
     axes: Vec<usize>,
 }
@@ -38,6 +41,9 @@ impl<'e> Instances<'_, 'e> {
         let mut cache = Cache::default();
         let drafts: Vec<Draft> = stages.iter().map(|stage| self.stage(stage, &kinds, &mut cache)).collect();
         let order = self.order(stages, &drafts)?;
+        if self.cells.sound {
+            self.rules(stages, &drafts, &order);
+        }
         if self.problems.errors() > 0 {
             return None;
         }
@@ -74,7 +80,7 @@ impl<'e> Instances<'_, 'e> {
             self.cells.axes.iter().enumerate().filter(|(_, axis)| reads.axes.contains(&axis.name)).map(|(index, _)| index).collect();
         let mut from_expressions = HashSet::new();
         stage.expression_places(&mut from_expressions);
-        let mut draft = Draft { instances: Vec::new(), instance_of: Vec::with_capacity(self.cells.cells.len()), axes };
+        let mut draft = Draft { instances: Vec::new(), sound: Vec::new(), instance_of: Vec::with_capacity(self.cells.cells.len()), axes };
         let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
         let before = self.problems.errors();
         let nothing = vec![vec![ABSENT; self.cells.axes.len()]];
@@ -103,15 +109,9 @@ impl<'e> Instances<'_, 'e> {
                 problems: self.problems,
                 references: Vec::new(),
             };
-            let place = params.place;
             let params = checker.stage(&stage.kind.shape, &params);
             let references = checker.references;
-            if self.problems.len() == first
-                && let Some((message, help)) = self.catalog.conflict(stage.kind.name, &params)
-            {
-                let cell = if draft.axes.is_empty() { String::new() } else { format!(" ({})", self.cells.label(cell, &draft.axes)) };
-                self.problems.push(Diagnostic::error("conflict", format!("stage `{}`{cell}: {message}", stage.name)).at(place).help(help));
-            }
+            let sound = self.problems.len() == first;
             let options = run_options(&stage.name, &options, self.problems);
             for problem in self.problems.since(first) {
                 if let (At::Place(place), false) = (problem.at, draft.axes.is_empty())
@@ -123,6 +123,7 @@ impl<'e> Instances<'_, 'e> {
             }
             let instance = u32::try_from(draft.instances.len()).unwrap_or(u32::MAX);
             draft.instances.push((params, references, options));
+            draft.sound.push(sound);
             draft.instance_of.push(instance);
             known.insert(key, instance);
             if self.problems.errors() >= before + ENOUGH {
@@ -130,6 +131,81 @@ impl<'e> Instances<'_, 'e> {
             }
         }
         draft
+    }
+
+    /// Asks the catalog's rules about every stage with those that it reads, once for each combination of them.
+    fn rules(&mut self, stages: &[StageCode<'e, '_>], drafts: &[Draft], order: &[usize]) {
+        let index: HashMap<&str, usize> = stages.iter().enumerate().map(|(i, stage)| (stage.name.as_str(), i)).collect();
+        let mut setups = Setups::default();
+        // For each stage: its setup in each cell, where it is sound, and the axes that it or what it reads depends on.
+        let mut setup_of: Vec<Vec<Option<usize>>> = vec![Vec::new(); stages.len()];
+        let mut axes: Vec<BTreeSet<usize>> = drafts.iter().map(|draft| draft.axes.iter().copied().collect()).collect();
+        for &at in order {
+            let (stage, draft) = (&stages[at], &drafts[at]);
+            let mut known: HashMap<(u32, Vec<Option<usize>>), Option<usize>> = HashMap::new();
+            // The first cell of each breach by path and message, and how many combinations have it.
+            let mut found: Vec<(Breach, usize, usize)> = Vec::new();
+            for (cell, instance) in draft.instance_of.iter().enumerate() {
+                let Some((params, references, _)) = draft.instances.get(*instance as usize) else {
+                    setup_of[at].push(None);
+                    continue;
+                };
+                let target = |reference: &Reference| index.get(reference.stage.as_str()).copied();
+                let inputs: Vec<Option<usize>> =
+                    references.iter().map(|r| target(r).and_then(|target| *setup_of[target].get(cell)?)).collect();
+                let key = (*instance, inputs);
+                if let Some(id) = known.get(&key) {
+                    setup_of[at].push(*id);
+                    continue;
+                }
+                let id = draft.sound[*instance as usize].then(|| {
+                    let slots = references.iter().zip(&key.1).filter_map(|(r, id)| Some((r.slot.as_str(), (*id)?))).collect();
+                    for target in references.iter().filter_map(target) {
+                        let theirs = axes[target].clone();
+                        axes[at].extend(theirs);
+                    }
+                    setups.add(stage.kind.name, params, slots)
+                });
+                for breach in id.and_then(|id| setups.get(id)).map(|setup| self.catalog.rules(&setup)).unwrap_or_default() {
+                    if let Some((_, _, count)) = found.iter_mut().find(|(other, _, _)| *other == breach) {
+                        *count += 1;
+                    } else if found.len() < ENOUGH {
+                        found.push((breach, cell, 1));
+                    }
+                }
+                known.insert(key, id);
+                setup_of[at].push(id);
+            }
+            let axes: Vec<usize> = axes[at].iter().copied().collect();
+            for (breach, cell, count) in found {
+                self.report(stage, &breach, (cell, count, known.len()), &axes);
+            }
+        }
+    }
+
+    /// Reports a breach at the parameter that it is about. `seen` are the first cell that has it, how many combinations do, and of how
+    /// many.
+    fn report(&mut self, stage: &StageCode<'e, '_>, breach: &Breach, seen: (usize, usize, usize), axes: &[usize]) {
+        let (first, count, all) = seen;
+        let cell = &self.cells.cells[first];
+        let mut names = BTreeSet::new();
+        stage.names(&mut names);
+        let reads = self.vars.reads(&names);
+        // The parameters once more, with their places; what is wrong with them was said before.
+        let mut silent = Problems::default();
+        let scope = scope_of(&self.cells.axes, self.vars, self.constants, &reads, cell, &mut silent);
+        let params = stage.eval(&scope, &mut silent);
+        let mut message = format!("stage `{}`: {}", stage.name, breach.fault.what);
+        if let Some(place) = breach.fault.at.last() {
+            message = format!("stage `{}`: {place}: {}", stage.name, breach.fault.what);
+        }
+        let label = match self.cells.label(cell, axes) {
+            _ if all == 1 => String::new(),
+            label if count == 1 => format!("in the cell {label}"),
+            label => format!("in {count} cells, the first is {label}"),
+        };
+        let problem = Diagnostic::error("conflict", message).at(deepest(&params, &breach.path)).label(label);
+        self.problems.push(problem.help_if(breach.fault.help.clone()));
     }
 
     /// The stages in an order in which each comes after those that it needs, otherwise as in the text.
@@ -173,6 +249,23 @@ impl<'e> Instances<'_, 'e> {
         }
         Some(order)
     }
+}
+
+/// The place of the parameter at a path, or of the nearest map around it that the text has.
+fn deepest(params: &Node, path: &str) -> Place {
+    let mut node = params;
+    for part in path.split('.') {
+        let inner = match &node.data {
+            Data::Map(_) => node.get(part),
+            Data::List(items) => part.parse::<usize>().ok().and_then(|index| items.get(index)),
+            _ => None,
+        };
+        match inner {
+            Some(inner) => node = inner,
+            None => break,
+        }
+    }
+    node.place
 }
 
 impl Cells {

@@ -143,6 +143,11 @@ impl Node {
         match &self.data {
             Data::Scalar(Value::Null) | Data::Hole => "nothing".to_owned(),
             Data::Scalar(Value::Bool(b)) => format!("`{b}`"),
+            Data::Scalar(Value::String(text)) if is_huge(text) => format!("the number {text}, which is too large"),
+            // What a number beyond the range of floats becomes, such as 1e400.
+            Data::Scalar(Value::String(text)) if ["inf", "-inf", "NaN"].contains(&text.as_str()) => {
+                format!("a number that is not finite (`{text}`)")
+            }
             Data::Scalar(Value::String(text)) if text.chars().count() > 60 => {
                 format!("text `{}...`", text.chars().take(57).collect::<String>())
             }
@@ -152,6 +157,13 @@ impl Node {
             Data::Map(_) => "a map".to_owned(),
         }
     }
+}
+
+/// Whether a text is a whole number beyond 64 bits, which is kept as text.
+#[must_use]
+pub fn is_huge(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.len() >= 19 && digits.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u64>().is_err() && text.parse::<i64>().is_err()
 }
 
 /// A value as short as a label needs it: text bare, a named map as `ditto(mu=0.1)`, other maps as `{a=1}`.

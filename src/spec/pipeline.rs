@@ -12,7 +12,7 @@ use super::params::Params;
 use super::source::Sources;
 use super::stages::{self, RunOptions, StageCode};
 use super::sweep::SweepCode;
-use super::tables::{self, Table, TableCode};
+use super::tables::{self, Measure, Table, TableCode};
 use super::vars::{self, Vars};
 use crate::base::text::quoted;
 use crate::base::{Fault, Outcome};
@@ -190,7 +190,7 @@ fn build(
     let limited: Vec<String> = overrides.sweep.iter().map(|(name, _)| name.clone()).collect();
     let cells = sweep.expand(&vars, &axes, &constants, &limited, problems);
     let checked = Instances { vars: &vars, cells: &cells, constants: &constants, catalog, problems }.all(&stages)?;
-    let tables = tables.into_iter().map(|code| table(code, &vars, &cells, &constants, &checked, &limited, problems)).collect();
+    let tables = tables.into_iter().map(|code| table(code, &vars, &cells, &constants, &checked, &limited, catalog, problems)).collect();
     Some(Pipeline {
         name,
         path: path.to_path_buf(),
@@ -285,7 +285,8 @@ fn unused(
     }
 }
 
-/// Fills in the cells of a table, and makes sure that no axis is mixed up silently.
+/// Fills in the cells of a table, and makes sure that no axis is mixed up silently and that each value is measured in some cell.
+#[allow(clippy::too_many_arguments)]
 fn table(
     code: TableCode<'_>,
     vars: &Vars<'_>,
@@ -293,6 +294,7 @@ fn table(
     constants: &Scope<'_>,
     stages: &[Stage],
     from_command_line: &[String],
+    catalog: &dyn Catalog,
     problems: &mut Problems,
 ) -> Table {
     let mut table = code.table;
@@ -311,6 +313,11 @@ fn table(
     }
     if table.cells.is_empty() && !cells.cells.is_empty() {
         problems.push(Diagnostic::warning("table", format!("no cell fits the `where` of table `{}`", table.name)).at(code.place));
+    }
+    for (measure, place) in table.values.iter().zip(&code.values) {
+        if let Some(stage) = stages.iter().find(|stage| stage.name == measure.stage) {
+            unmeasured(stage, measure, &table.cells, *place, catalog, problems);
+        }
     }
     let mut axes = BTreeSet::new();
     for measure in &table.values {
@@ -346,6 +353,24 @@ fn table(
         );
     }
     table
+}
+
+/// Refuses a value that the stage measures in none of the cells, such as one of another variant of its kind.
+fn unmeasured(stage: &Stage, measure: &Measure, cells: &[usize], place: Place, catalog: &dyn Catalog, problems: &mut Problems) {
+    let ids: BTreeSet<u32> = cells.iter().filter_map(|cell| stage.instance_of.get(*cell)).copied().collect();
+    let instances: Vec<&Instance> = ids.into_iter().filter_map(|id| stage.instances.get(id as usize)).collect();
+    let measured = |instance: &Instance| catalog.measures(stage.kind, &instance.params);
+    let Some(first) = instances.first() else { return };
+    if instances.iter().any(|instance| measured(instance).contains(&measure.metric.as_str())) {
+        return;
+    }
+    let tag = catalog.kind(stage.kind).and_then(|kind| kind.shape.tag.as_ref());
+    let variant = tag.and_then(|tag| Some(format!("{}: {}", tag.name, first.params.get(tag.name)?.as_str()?)));
+    let what = match variant {
+        Some(variant) => format!("`{}` is not measured by stage `{}`, which has `{variant}`", measure.metric, stage.name),
+        None => format!("`{}` is not measured by stage `{}`", measure.metric, stage.name),
+    };
+    problems.push(Diagnostic::error("unknown-metric", what).at(place).help_if(suggest(&measure.metric, measured(first).iter().copied())));
 }
 
 /// The axes that a stage or one of its inputs reads.

@@ -112,6 +112,8 @@ pub struct TableCode<'e> {
     pub table: Table,
     /// Where its name stands.
     pub place: Place,
+    /// Where each of its values stands.
+    pub values: Vec<Place>,
     /// The condition of the cells that it shows.
     pub filter: Option<Program<'e>>,
 }
@@ -176,7 +178,7 @@ pub fn compile<'e>(
                 section.say("unknown-key", format!("unknown key `{}` in table `{}`", inner.text, key.text), inner.place, help);
             }
         }
-        let mut table = section.table(node);
+        let (mut table, values) = section.table(node);
         let condition = node.get("where").or_else(|| node.get("filter"));
         let mut filter = None;
         if let Some(condition) = condition.filter(|node| !node.is_null()) {
@@ -194,7 +196,7 @@ pub fn compile<'e>(
                 }
             }
         }
-        tables.push(TableCode { table, place: key.place, filter });
+        tables.push(TableCode { table, place: key.place, values, filter });
     }
     tables
 }
@@ -212,7 +214,7 @@ impl Section<'_> {
         self.problems.push(Diagnostic::error(code, message).at(place).help_if(help));
     }
 
-    fn table(&mut self, node: &Node) -> Table {
+    fn table(&mut self, node: &Node) -> (Table, Vec<Place>) {
         let rows = self.axes_of(node, "rows");
         let columns = self.axes_of(node, "columns");
         let over = self.axes_of(node, "over");
@@ -223,14 +225,14 @@ impl Section<'_> {
             }
         }
         let given = node.get("value").or_else(|| node.get("values"));
-        let values = match given {
+        let measures: Vec<(Measure, Place)> = match given {
             None => {
                 let help = self.stages.last().map(|stage| format!("write `value: {}.METRIC.SELECTOR`", stage.name));
                 self.say("missing", format!("`value` of table `{}` is missing", self.key.text), self.key.place, help);
                 Vec::new()
             }
             Some(node) => match texts(node) {
-                Some(values) => values.iter().filter_map(|(text, place)| self.measure(text, *place)).collect(),
+                Some(values) => values.iter().filter_map(|(text, place)| Some((self.measure(text, *place)?, *place))).collect(),
                 None => {
                     let message = format!("`value` must be text such as `run.test_accuracy.best`, found {}", node.describe());
                     self.say("type", message, node.place, None);
@@ -267,7 +269,8 @@ impl Section<'_> {
         });
         let percent = self.flag(node, "percent");
         let names = |list: Vec<(String, Place)>| list.into_iter().map(|(name, _)| name).collect();
-        Table {
+        let (values, places) = measures.into_iter().unzip();
+        let table = Table {
             name: self.key.text.to_string(),
             rows: names(rows),
             columns: names(columns),
@@ -285,7 +288,8 @@ impl Section<'_> {
             percent,
             cells: Vec::new(),
             filter: None,
-        }
+        };
+        (table, places)
     }
 
     /// A word out of a list.

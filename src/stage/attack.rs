@@ -1,21 +1,24 @@
 //! An attack: what a finished training gives away. The training itself is not run again.
 
+use super::journal::Journal;
 use super::task::{Host, Outputs, Report, Task};
 use super::{input, tag, train};
 use crate::algorithms::Algorithms;
 use crate::attacks::findings::OfClient;
 use crate::attacks::leak::{Attack, Method, each};
+use crate::attacks::pause::{Pause, rest};
 use crate::attacks::shadow::{self, Judge};
-use crate::attacks::{Ending, Findings, inverting, leak, membership};
+use crate::attacks::{self, Ending, Findings, inverting, leak, membership};
 use crate::base::random::{Purpose, stream};
-use crate::base::{Fault, FaultKind, Outcome, memory};
-use crate::fl::checkpoint::Stored;
+use crate::base::{Fault, Outcome, memory};
+use crate::fl::checkpoint::{Parts, Stored};
 use crate::fl::history::History;
 use crate::fl::round::Monitor;
 use crate::fl::{Examined, Observed, World};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The parameters of all attacks.
 #[derive(Debug, Deserialize)]
@@ -62,7 +65,9 @@ impl Default for Leak {
 #[serde(deny_unknown_fields)]
 struct Membership {
     method: String,
+    #[serde(default)]
     shadow_models: usize,
+    #[serde(default)]
     shadow_epochs: usize,
 }
 
@@ -81,31 +86,32 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     let (mut world, algorithm, _) = train::assemble(task, "of.", recipe, host, algorithms)?;
     let rounds = world.settings.rounds;
     let round = common.round.unwrap_or(rounds);
-    if round > rounds {
-        return Err(Fault::stage(format!("`round` is {round}, but the training has {rounds} rounds"))
-            .help("a round is named by how many are done before it: 0 is the first, the number of rounds the one that would come next"));
-    }
+    attacks::round_of(round, rounds)?;
     // Before and after of every client in a round, and a second copy of what they start from.
     let cohort = world.settings.nominal_cohort(world.clients()) as u64;
     memory::demand(world.layout().len as u64 * 4 * 3 * cohort, "what the clients of a round send")?;
     let name = recipe.get("algorithm").and_then(|a| a.get("name")).and_then(Value::as_str).unwrap_or_default();
     // The training evaluated itself; for what is observed it makes no difference.
     world.settings.eval_every = u64::MAX;
-    let mut observer = Observer { task, host, round, last: round == rounds };
+    let journal = Journal::open(task, host);
+    let mut observer = Observer { task, host, journal: &journal, round, last: round == rounds };
     let mut findings = Findings { attack: kind.clone(), round, ..Findings::default() };
     let mut images = Outputs::new();
     if kind == "membership" {
         let params: Membership = parsed(own)?;
         match algorithm.examine(&world, &mut observer, round)? {
-            Observed::Clients(examined) => findings.clients = infer(&world, &examined, &params, &common, host)?,
+            Observed::Clients(examined) => findings.clients = infer(&world, &examined, &params, &common, host, &journal)?,
             other => findings.status = ending(name, &other),
         }
     } else {
         let attack = attack_of(&kind, &parsed(own)?, common.seed)?;
         match algorithm.observe(&world, &mut observer, round)? {
             Observed::Clients(mut glimpses) => {
-                glimpses.truncate(common.clients.unwrap_or(usize::MAX));
-                leaks(&world, &glimpses, &attack, name, host, &mut findings, &mut images)?;
+                if let Some(wanted) = common.clients {
+                    attacks::enough_clients(wanted as u64, glimpses.len(), "upload in this round")?;
+                    glimpses.truncate(wanted);
+                }
+                leaks(&world, &glimpses, &attack, (name, host, &journal), &mut findings, &mut images)?;
             }
             other => findings.status = ending(name, &other),
         }
@@ -116,6 +122,7 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     let metrics = serde_json::to_vec(&findings).map_err(|e| Fault::internal(format!("the findings have no JSON form: {e}")))?;
     let mut outputs = super::outputs(host, [("metrics", &metrics)])?;
     outputs.insert("images".to_owned(), host.store().put_tree(&images)?);
+    journal.close();
     Ok(outputs)
 }
 
@@ -156,15 +163,14 @@ fn leaks(
     world: &World,
     glimpses: &[crate::fl::Glimpse],
     attack: &Attack,
-    name: &str,
-    host: &dyn Host,
+    (name, host, journal): (&str, &dyn Host, &Journal<'_>),
     findings: &mut Findings,
     images: &mut Outputs,
 ) -> Outcome<()> {
     let progress = |done: usize, total: usize| {
         host.report(Report::Progress { done: done as u64, total: total as u64, values: BTreeMap::new() });
     };
-    let found = leak::attack(world, glimpses, attack, &|| host.stopping(), &progress)?;
+    let found = leak::attack(world, glimpses, attack, &|number| Box::new(journal.search(number)), &progress)?;
     let mut reasons = BTreeSet::new();
     for leaked in found {
         if let Some(why) = leaked.nothing {
@@ -186,10 +192,21 @@ fn leaks(
 }
 
 /// Membership inference of each client's models.
-fn infer(world: &World, examined: &[Examined], params: &Membership, common: &Common, host: &dyn Host) -> Outcome<Vec<OfClient>> {
+fn infer(
+    world: &World,
+    examined: &[Examined],
+    params: &Membership,
+    common: &Common,
+    host: &dyn Host,
+    journal: &Journal<'_>,
+) -> Outcome<Vec<OfClient>> {
     let headline = examined.iter().filter(|e| e.view != "global").map(|e| e.view).next_back();
     let clients: Vec<usize> = examined.iter().map(|e| e.client).collect::<BTreeSet<_>>().into_iter().collect();
+    if let Some(wanted) = common.clients {
+        attacks::enough_clients(wanted as u64, clients.len(), "train")?;
+    }
     let clients = &clients[..clients.len().min(common.clients.unwrap_or(usize::MAX))];
+    let done = AtomicU64::new(0);
     let options = shadow::Options {
         models: params.shadow_models,
         epochs: params.shadow_epochs,
@@ -197,10 +214,20 @@ fn infer(world: &World, examined: &[Examined], params: &Membership, common: &Com
         batch: world.settings.batch_size,
     };
     let found = each(&world.budget, clients, |client| {
-        if host.stopping() {
-            return Err(Fault::new(FaultKind::Interrupted, "stopped during an attack"));
-        }
-        let judge = if params.method == "shadow" { Some(judge_for(world, *client, &options, common.seed)?) } else { None };
+        let pause = journal.search(*client);
+        // The state of a client is its judge: that is what takes time.
+        let judge = match pause.kept().and_then(|state| Judge::restored(&state)) {
+            Some(judge) => Some(judge),
+            None if params.method == "shadow" => {
+                rest(&pause, Vec::new)?;
+                let judge = judge_for(world, *client, &options, common.seed)?;
+                pause.finish(&judge.state())?;
+                Some(judge)
+            }
+            None => None,
+        };
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        host.report(Report::Progress { done, total: clients.len() as u64, values: BTreeMap::new() });
         let mut values = BTreeMap::new();
         for model in examined.iter().filter(|e| e.client == *client) {
             let global = model.view == "global";
@@ -242,12 +269,19 @@ fn judge_for(world: &World, client: usize, options: &shadow::Options, seed: u64)
 struct Observer<'a> {
     task: &'a Task,
     host: &'a dyn Host,
+    journal: &'a Journal<'a>,
     round: u64,
     last: bool,
 }
 
 impl Monitor for Observer<'_> {
     fn stored(&mut self) -> Outcome<Option<Box<dyn Stored + '_>>> {
+        // A checkpoint that cannot be read costs time, never the result.
+        match self.journal.rounds() {
+            Some(Ok(tree)) => return Ok(Some(Box::new(tree))),
+            Some(Err(fault)) => self.note(&format!("{fault}; it is not used")),
+            None => {}
+        }
         if !self.last {
             return Ok(None);
         }
@@ -257,6 +291,12 @@ impl Monitor for Observer<'_> {
     }
     fn progress(&mut self, done: u64, _: u64, _: &History) {
         self.host.report(Report::Progress { done, total: self.round, values: BTreeMap::new() });
+    }
+    fn checkpoint_due(&mut self) -> bool {
+        self.journal.due()
+    }
+    fn keep(&mut self, parts: &mut dyn Parts) -> Outcome<()> {
+        self.journal.keep_rounds(parts)
     }
     fn stopping(&self) -> bool {
         self.host.stopping()

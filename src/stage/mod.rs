@@ -5,6 +5,7 @@
 mod attack;
 mod dataset;
 pub mod features;
+mod journal;
 mod model;
 mod partition;
 pub mod task;

@@ -75,8 +75,8 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
         fewer(&params, vocabulary)?;
     }
     let net = Arc::new(models::build(&kind, &params, info.shape, info.classes)?);
-    // Its parameters, and the file that they are written to.
-    memory::demand(net.layout().len as u64 * 8, "the model")?;
+    // Its parameters, and on their way to a file: in torch's order, as bytes, and as the file.
+    memory::demand(net.layout().len as u64 * 16, "the model")?;
     let model = Model::init(net, &mut stream(seed, Purpose::Initialisation, 0, 0, 0));
     let revision = models::registry().iter().find(|v| v.name == kind).map_or(0, |v| v.revision);
     let header = Header { kind, revision, params, shape: info.shape, classes: info.classes };

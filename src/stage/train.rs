@@ -104,11 +104,14 @@ fn read_params(params: &Map<String, Value>) -> Outcome<Read> {
     Ok(Read { settings, algorithm, threat, defence, privacy, secure })
 }
 
+/// Brings the bytes of an object.
+type Reader<'a> = dyn Fn(&ObjectRef) -> Outcome<Vec<u8>> + 'a;
+
 /// A checkpoint in a store.
 pub(super) struct Tree<'a> {
     round: u64,
     parts: BTreeMap<String, ObjectRef>,
-    read: Box<dyn Fn(&ObjectRef) -> Outcome<Vec<u8>> + 'a>,
+    read: Box<Reader<'a>>,
 }
 
 impl<'a> Tree<'a> {
@@ -137,7 +140,7 @@ impl Stored for Tree<'_> {
 const WRITERS: usize = 16;
 
 /// Stores every part that is not `known`.
-fn put_all(
+pub(super) fn put_all(
     parts: &mut dyn Parts,
     known: impl Fn(&Part<'_>) -> Option<ObjectRef>,
     put: impl Fn(&[u8]) -> Outcome<ObjectRef> + Sync,

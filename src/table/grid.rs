@@ -108,7 +108,7 @@ impl Table {
 
     /// The sheets below the table: statistics and what is to be known of the published numbers.
     pub(super) fn sheets(&self) -> Vec<Sheet> {
-        let mut sheets: Vec<Sheet> = self.spent().into_iter().collect();
+        let mut sheets: Vec<Sheet> = self.spent().into_iter().chain(self.reasons()).collect();
         if let Some(beside) = &self.beside {
             sheets.push(Sheet {
                 title: format!("Compared with {}", beside.names.join(", ")),

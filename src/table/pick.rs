@@ -100,7 +100,7 @@ pub fn best(metric: &str) -> Best {
 /// What a simulation gives for a metric and a selector, labeled by its place on the `over` axes.
 ///
 /// A simulation that diverged has no number, whatever it measured before: `best` would hide that it broke down.
-/// A metric that was not measured is missing.
+/// A metric that such a simulation never has says so, with the reason; one that only was not measured then is missing.
 #[must_use]
 pub fn pick(history: &History, metric: &str, selector: &Selector, over: Vec<String>) -> Observation {
     of(history, history.series(metric), metric, selector, over)
@@ -115,7 +115,10 @@ pub fn timed(history: &History, pace: f64, metric: &str, selector: &Selector, ov
 
 fn of(history: &History, series: Vec<(u64, f64)>, metric: &str, selector: &Selector, over: Vec<String>) -> Observation {
     if matches!(history.status, Status::Diverged { .. }) {
-        return Observation { over, sample: Sample::Diverged, round: None, series, spent: None };
+        return Observation { series, ..Observation::without(over, Sample::Diverged) };
+    }
+    if series.is_empty() {
+        return Observation::inapplicable(over, history.why_not(metric));
     }
     // Two evaluations may follow one round: before and after the work that ends the simulation. The later one counts.
     let at = |round: u64| series.iter().rev().find(|(r, _)| *r == round).copied();
@@ -140,7 +143,7 @@ fn of(history: &History, series: Vec<(u64, f64)>, metric: &str, selector: &Selec
     let sample = found.map_or(Sample::Missing, |(_, value)| Sample::of(value));
     let round = found.and_then(|(round, _)| round);
     let spent = sample.value().and_then(|_| Some((figure(history, "epsilon", round)?, figure(history, "delta", round)?)));
-    Observation { over, sample, round, series, spent }
+    Observation { over, sample, round, series, spent, reason: None }
 }
 
 /// A figure after this round, or after the last one.
@@ -153,16 +156,17 @@ fn figure(history: &History, name: &str, round: Option<u64>) -> Option<f64> {
 #[must_use]
 pub fn find(findings: &Findings, metric: &str, selector: &str, over: Vec<String>) -> Observation {
     let sample = match &findings.status {
-        Ending::NotApplicable { .. } => Sample::Inapplicable,
+        Ending::NotApplicable { reason } => return Observation::inapplicable(over, reason.clone()),
         Ending::Diverged { .. } => Sample::Diverged,
-        Ending::Completed => findings.value(metric, selector).map_or(Sample::Missing, Sample::of),
+        Ending::Completed => match findings.value(metric, selector) {
+            Some(value) => Sample::of(value),
+            None => return Observation::inapplicable(over, findings.why_not(metric)),
+        },
     };
     Observation {
-        over,
-        sample,
         round: Some(findings.round),
-        spent: None,
         series: sample.value().map(|value| (findings.round, value)).into_iter().collect(),
+        ..Observation::without(over, sample)
     }
 }
 
@@ -185,7 +189,7 @@ fn bare(metric: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fl::history::{Evaluation, Measured};
+    use crate::fl::history::{Evaluation, Measured, Threatened};
 
     fn sample(history: &History, metric: &str, selector: &str) -> Sample {
         pick(history, metric, &Selector::parse(selector).expect("a selector"), Vec::new()).sample
@@ -234,7 +238,7 @@ mod tests {
         ] {
             assert_eq!(sample(&history, metric, selector), Sample::Value(want), "{metric}.{selector}");
         }
-        assert_eq!(sample(&history, "test_auc", "best"), Sample::Missing);
+        assert_eq!(sample(&history, "test_auc", "best"), Sample::Inapplicable);
         assert_eq!(sample(&history, "test_accuracy", "at_round(7)"), Sample::Missing);
         let best = pick(&history, "test_accuracy", &Selector::Best, vec!["3".to_owned()]);
         assert_eq!((best.round, best.series.len(), best.label()), (Some(1), 3, "3".to_owned()));
@@ -278,6 +282,28 @@ mod tests {
         assert_eq!(sample(&history, "test_accuracy", "at_best(validation_accuracy)"), Sample::Value(0.7));
         assert_eq!(sample(&history, "validation_accuracy", "best"), Sample::Value(0.6));
         assert_eq!((measure("validation_accuracy"), best("validation_accuracy")), (Measure::Fraction, Best::Max));
+    }
+
+    #[test]
+    fn what_is_never_measured_says_why() {
+        let mut history = history(&[(0, 0.1, 2.3), (1, 0.8, 0.4)]);
+        let why = |history: &History, metric: &str| pick(history, metric, &Selector::Last, Vec::new()).reason.unwrap_or_default();
+        assert_eq!(why(&history, "epsilon"), "the training has no `privacy` with noise");
+        assert_eq!(why(&history, "secure_seconds"), "the training has no `secure`");
+        assert_eq!(why(&history, "attack_success"), "the training has no `threat`");
+        assert_eq!(why(&history, "personal:test_accuracy"), "the training has no `personal` models");
+        assert_eq!(why(&history, "new_clients:test_accuracy"), "the training has no `new_clients`");
+        assert_eq!(why(&history, "test_accuracy"), "");
+        for evaluation in &mut history.evaluations {
+            evaluation.threat =
+                Some(Threatened { honest_accuracy: Some(0.5), honest_accuracy_mean: None, attack_success: None, tried: Vec::new() });
+        }
+        assert_eq!(why(&history, "attack_success"), "the threat wants no answer of a model, only damage");
+        history.evaluations.iter_mut().for_each(|e| e.threat.as_mut().expect("set").honest_accuracy = None);
+        assert_eq!(why(&history, "attack_success"), "every client is malicious, and success is measured at honest ones");
+        assert_eq!(why(&history, "honest_accuracy"), "every client is malicious");
+        let findings = Findings { attack: "dlg".to_owned(), ..Findings::default() };
+        assert_eq!(find(&findings, "auc", "mean", Vec::new()).reason.as_deref(), Some("`dlg` does not measure `auc`"));
     }
 
     #[test]

@@ -51,13 +51,25 @@ pub struct Observation {
     pub series: Vec<(u64, f64)>,
     /// The privacy spent until then, (epsilon, delta), where it is known and finite.
     pub spent: Option<(f64, f64)>,
+    /// Why there is nothing to measure, for a sample that says so.
+    pub reason: Option<String>,
 }
 
 impl Observation {
     /// A sample without its history.
     #[must_use]
     pub fn plain(over: &str, sample: Sample) -> Self {
-        Self { over: vec![over.to_owned()], sample, round: None, series: Vec::new(), spent: None }
+        Self::without(vec![over.to_owned()], sample)
+    }
+    /// A sample without a history, labeled by its place on each `over` axis.
+    #[must_use]
+    pub fn without(over: Vec<String>, sample: Sample) -> Self {
+        Self { over, sample, round: None, series: Vec::new(), spent: None, reason: None }
+    }
+    /// A sample for which there is nothing to measure.
+    #[must_use]
+    pub fn inapplicable(over: Vec<String>, reason: impl Into<String>) -> Self {
+        Self { reason: Some(reason.into()), ..Self::without(over, Sample::Inapplicable) }
     }
     /// The labels on the `over` axes as one.
     #[must_use]

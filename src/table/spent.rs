@@ -1,20 +1,44 @@
-//! The privacy that a table's numbers have spent, as a sheet below it: an accuracy under noise says little without its epsilon.
+//! What has to be known of a table's cells, as sheets below it: the privacy that its numbers have spent, for an accuracy under noise
+//! says little without its epsilon, and why some cells have nothing to measure.
 
 use super::grid::Sheet;
+use super::sample::Cell;
 use super::value::Table;
 use std::collections::BTreeSet;
 
 impl Table {
     /// Epsilon and delta of each cell that has them; the largest over its samples. Absent where no number has any.
+    ///
+    /// Values side by side that have spent the same are one line.
     pub(super) fn spent(&self) -> Option<Sheet> {
         let mut rows: Vec<Vec<String>> = Vec::new();
         let mut cells = 0;
         for (row, label) in self.rows.iter().enumerate() {
-            for (column, cell) in self.cells[row].iter().enumerate().filter(|(_, cell)| !cell.values().is_empty()) {
-                cells += 1;
-                let most = cell.samples.iter().filter_map(|observation| observation.spent).reduce(|a, b| if b.0 > a.0 { b } else { a });
-                if let Some((epsilon, delta)) = most {
-                    rows.push(vec![label.clone(), self.columns[column].label.clone(), written(epsilon), small(delta)]);
+            // The columns of each label of the column axis, in order.
+            let mut beside: Vec<(String, Vec<usize>)> = Vec::new();
+            for column in (0..self.columns.len()).filter(|column| !self.cells[row][*column].values().is_empty()) {
+                let axis = self.axis_label(column);
+                match beside.iter_mut().find(|(known, _)| *known == axis) {
+                    Some((_, columns)) => columns.push(column),
+                    None => beside.push((axis, vec![column])),
+                }
+            }
+            for (axis, columns) in beside {
+                let spent: Vec<(usize, (f64, f64))> = columns.iter().filter_map(|c| Some((*c, most(&self.cells[row][*c])?))).collect();
+                let texts = |(epsilon, delta)| [written(epsilon), small(delta)];
+                let same = spent.windows(2).all(|pair| texts(pair[0].1) == texts(pair[1].1));
+                let shown = match spent.first() {
+                    None => {
+                        cells += 1;
+                        continue;
+                    }
+                    Some((_, pair)) if same && columns.len() > 1 => vec![(axis, *pair)],
+                    Some(_) => spent.iter().map(|(column, pair)| (self.columns[*column].label.clone(), *pair)).collect(),
+                };
+                cells += shown.len();
+                for (column, pair) in shown {
+                    let [epsilon, delta] = texts(pair);
+                    rows.push(vec![label.clone(), column, epsilon, delta]);
                 }
             }
         }
@@ -38,6 +62,57 @@ impl Table {
             }
         })
     }
+
+    /// What a column stands for on the column axis, without the value that it shows; `all` where there is nothing else.
+    fn axis_label(&self, column: usize) -> String {
+        let label = &self.columns[column].label;
+        if self.heading.quantities.len() == 1 {
+            return label.clone();
+        }
+        let whole = &self.quantity(column).label;
+        let without_stage = whole.split_once('.').map_or(whole.as_str(), |(_, rest)| rest);
+        let axis = label.strip_suffix(whole.as_str()).or_else(|| label.strip_suffix(without_stage)).unwrap_or(label).trim_end();
+        if axis.is_empty() { "all".to_owned() } else { axis.to_owned() }
+    }
+
+    /// Why cells have nothing to measure: a sentence for each reason, with the values and rows that it is about.
+    pub(super) fn reasons(&self) -> Option<Sheet> {
+        let mut reasons: Vec<(&str, Vec<&str>, Vec<&str>)> = Vec::new();
+        for (row, label) in self.rows.iter().enumerate() {
+            for (column, cell) in self.cells[row].iter().enumerate() {
+                for reason in cell.samples.iter().filter_map(|observation| observation.reason.as_deref()) {
+                    let at = reasons.iter().position(|(known, ..)| *known == reason).unwrap_or_else(|| {
+                        reasons.push((reason, Vec::new(), Vec::new()));
+                        reasons.len() - 1
+                    });
+                    add(&mut reasons[at].1, &self.quantity(column).label);
+                    add(&mut reasons[at].2, label);
+                }
+            }
+        }
+        let note = |(reason, values, rows): &(&str, Vec<&str>, Vec<&str>)| {
+            let of = if rows.len() == self.rows.len() { String::new() } else { format!(" of {}", rows.join(", ")) };
+            format!("{}{of}: {reason}", values.join(", "))
+        };
+        (!reasons.is_empty()).then(|| Sheet {
+            title: "Not applicable".to_owned(),
+            header: Vec::new(),
+            rows: Vec::new(),
+            notes: reasons.iter().map(note).collect(),
+        })
+    }
+}
+
+/// Adds a word that is not there yet.
+fn add<'a>(list: &mut Vec<&'a str>, word: &'a str) {
+    if !list.contains(&word) {
+        list.push(word);
+    }
+}
+
+/// The largest epsilon of a cell's samples with its delta.
+fn most(cell: &Cell) -> Option<(f64, f64)> {
+    cell.samples.iter().filter_map(|observation| observation.spent).reduce(|a, b| if b.0 > a.0 { b } else { a })
 }
 
 /// The lines without their row or column, which becomes `all`, when each line that is left then has one meaning; else as they are.
@@ -61,14 +136,22 @@ fn small(delta: f64) -> String {
     if delta == 0.0 { "0".to_owned() } else { format!("{delta:e}") }
 }
 
-/// Three digits, or whole numbers for what protects nobody.
+/// Three digits behind the point, more for what is small, and none for what protects nobody.
 fn written(epsilon: f64) -> String {
-    if epsilon < 100.0 { format!("{epsilon:.3}") } else { format!("{epsilon:.0}") }
+    match epsilon {
+        _ if epsilon >= 100.0 => format!("{epsilon:.0}"),
+        _ if epsilon >= 0.1 || epsilon == 0.0 => format!("{epsilon:.3}"),
+        _ if epsilon >= 1e-3 => format!("{epsilon:.5}"),
+        _ => format!("{epsilon:.2e}"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::format::tests::sample;
+    use super::super::sample::{Cell, Observation, Sample};
+    use super::super::value::{Column, Quantity};
+    use super::written;
 
     #[test]
     fn only_what_is_protected_is_listed_and_equal_numbers_are_said_once() {
@@ -83,5 +166,45 @@ mod tests {
         table.cells.iter_mut().flatten().flat_map(|cell| &mut cell.samples).for_each(|sample| sample.spent = Some((800.4, 1e-5)));
         let sheet = table.spent().expect("all have it");
         assert!(sheet.rows.is_empty() && sheet.notes == ["every number is under differential privacy: epsilon 800, delta 1e-5"]);
+    }
+
+    #[test]
+    fn values_side_by_side_that_spent_the_same_are_one_line() {
+        let mut table = sample();
+        let first = table.heading.quantities[0].clone();
+        table.heading.quantities.push(Quantity { label: "run.test_auc.best".to_owned(), ..first });
+        table.columns = ["test_accuracy.best", "test_auc.best"]
+            .iter()
+            .enumerate()
+            .flat_map(|(quantity, value)| ["0.1", "0.5"].map(|axis| Column { label: format!("{axis} {value}"), quantity }))
+            .collect();
+        let cell = |spent| Cell { samples: vec![Observation { spent, ..Observation::plain("0", Sample::Value(0.5)) }] };
+        for row in &mut table.cells {
+            *row = vec![cell(Some((1.0, 1e-5))), cell(Some((2.0, 1e-5))), cell(Some((1.0, 1e-5))), cell(Some((3.0, 1e-5)))];
+        }
+        let sheet = table.spent().expect("all have it");
+        let wanted = [
+            ["all", "0.1", "1.000", "1e-5"],
+            ["all", "0.5 test_accuracy.best", "2.000", "1e-5"],
+            ["all", "0.5 test_auc.best", "3.000", "1e-5"],
+        ];
+        assert_eq!(sheet.rows, wanted);
+    }
+
+    #[test]
+    fn what_is_small_keeps_its_digits() {
+        assert_eq!([0.0, 3e-7, 0.00512, 0.25, 12.0, 512.3].map(written), ["0.000", "3.00e-7", "0.00512", "0.250", "12.000", "512"]);
+    }
+
+    #[test]
+    fn reasons_are_said_once() {
+        let mut table = sample();
+        assert!(table.reasons().is_none());
+        let set = |cell: &mut Cell| cell.samples = vec![Observation::inapplicable(vec!["0".to_owned()], "it sends nothing")];
+        set(&mut table.cells[0][0]);
+        set(&mut table.cells[0][1]);
+        assert_eq!(table.reasons().expect("two cells").notes, ["run.test_accuracy.best of fedavg: it sends nothing"]);
+        table.cells.iter_mut().flatten().for_each(set);
+        assert_eq!(table.reasons().expect("all cells").notes, ["run.test_accuracy.best: it sends nothing"]);
     }
 }

@@ -4,6 +4,7 @@ use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome};
 use crate::fl::{Exchange, Sent};
 use crate::spec::catalog::{Field, Type};
+use crate::spec::rules::Breach;
 use serde::Deserialize;
 
 /// The parameters that every threat has.
@@ -58,24 +59,48 @@ pub(super) fn redraw() -> Field {
 }
 
 impl Schedule {
-    /// Draws the attackers among `clients`.
-    pub fn band(&self, clients: usize) -> Outcome<Band> {
+    /// What is wrong with the numbers, for so many rounds and clients where they are known.
+    pub fn rules(&self, rounds: Option<u64>, clients: Option<usize>) -> Vec<Breach> {
+        let mut breaches = Vec::new();
+        if let Err(fault) = self.count(clients.unwrap_or(usize::MAX)) {
+            breaches.push(Breach::new("attackers", fault));
+        }
+        if let Some(last) = self.last_round.filter(|last| *last < self.first_round) {
+            let fault = Fault::stage(format!("`last_round` is {last}, before `first_round`, which is {}", self.first_round));
+            breaches.push(Breach::new("last_round", fault.help("rounds are counted from 1, and both are among those in which they act")));
+        }
+        if let Some(rounds) = rounds.filter(|rounds| self.first_round > *rounds) {
+            let fault =
+                Fault::stage(format!("`first_round` is {}, but the training has {rounds} rounds: nobody would attack", self.first_round));
+            breaches
+                .push(Breach::new("first_round", fault.help("choose a round of the training; `attackers: 0` measures what nobody does")));
+        }
+        breaches
+    }
+    /// How many of `clients` are malicious.
+    fn count(&self, clients: usize) -> Outcome<usize> {
         let wanted = self.attackers;
         let count = if wanted < 1.0 {
             ((wanted * clients as f64).round() as usize).max(usize::from(wanted > 0.0))
         } else if wanted.fract() == 0.0 {
             wanted as usize
         } else {
-            return Err(Fault::stage(format!("`attackers` is {wanted}, which is neither a whole number nor below 1")));
+            return Err(Fault::stage(format!("`attackers` is {wanted}, which is neither a whole number nor below 1"))
+                .help("give the number of malicious clients, or below 1 their fraction"));
         };
         if count > clients {
             return Err(Fault::stage(format!("`attackers` is {count}, but only {clients} clients train"))
                 .help("there cannot be more attackers than clients; a number below 1 is a fraction"));
         }
-        let last = self.last_round.unwrap_or(u64::MAX);
-        if last < self.first_round {
-            return Err(Fault::stage(format!("`last_round` is {last}, before `first_round`, which is {}", self.first_round)));
+        Ok(count)
+    }
+    /// Draws the attackers among `clients`.
+    pub fn band(&self, clients: usize) -> Outcome<Band> {
+        if let Some(breach) = self.rules(None, Some(clients)).into_iter().next() {
+            return Err(breach.fault);
         }
+        let count = self.count(clients)?;
+        let last = self.last_round.unwrap_or(u64::MAX);
         let mut ids: Vec<usize> = (0..clients).collect();
         shuffle(&mut stream(self.seed, Purpose::Threat, 0, 0, 0), &mut ids);
         ids.truncate(if self.redraw { 0 } else { count });

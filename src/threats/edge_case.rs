@@ -14,7 +14,9 @@ use crate::engine::Shape;
 use crate::fl::streams::Moment;
 use crate::fl::{Batch, Exchange, Intervention, Memory, Needs, Place, Sent, Trial, World};
 use crate::spec::catalog::{Field, Type, Variant};
+use crate::spec::rules::Breach;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// The parameters.
 #[derive(Debug, Deserialize)]
@@ -80,6 +82,21 @@ pub(super) fn variant() -> Variant {
     }
 }
 
+/// What is wrong with the labels whatever the data set has.
+pub(super) fn rules(params: &Map<String, Value>) -> Vec<Breach> {
+    let label = |name: &str| params.get(name).and_then(Value::as_u64);
+    let (Some(source), Some(target)) = (label("source"), label("target")) else { return Vec::new() };
+    two_labels(source, target).err().map(|fault| Breach::new("target", fault)).into_iter().collect()
+}
+
+fn two_labels(source: u64, target: u64) -> Outcome<()> {
+    if source != target {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("`source` and `target` of `{NAME}` are both {source}: samples would keep their label"))
+        .help("give another `target`"))
+}
+
 pub(super) fn build(params: Params, world: &World) -> Outcome<Box<dyn Intervention>> {
     let data = &world.data;
     let band = params.schedule.band(world.clients())?;
@@ -88,9 +105,7 @@ pub(super) fn build(params: Params, world: &World) -> Outcome<Box<dyn Interventi
             return Err(Fault::stage(format!("`{name}` is {label}, but the data set has the labels 0 to {}", data.classes() - 1)));
         }
     }
-    if params.source == params.target {
-        return Err(Fault::stage(format!("`source` and `target` of `{NAME}` are both {}", params.source)));
-    }
+    two_labels(u64::from(params.source), u64::from(params.target))?;
     if data.vocabulary().is_some() {
         return Err(Fault::stage(format!("`{NAME}` does not apply to a text")));
     }

@@ -5,7 +5,9 @@ use crate::base::{Fault, Outcome};
 use crate::fl::streams::Moment;
 use crate::fl::{Batch, Intervention, Needs, Place, Trial, World};
 use crate::spec::catalog::{Field, Type, Variant};
+use crate::spec::rules::Breach;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// The parameters.
 #[derive(Debug, Deserialize)]
@@ -52,12 +54,37 @@ pub(super) fn build(params: Params, world: &World) -> Outcome<Box<dyn Interventi
     Ok(Box::new(LabelFlipping { band: params.schedule.band(world.clients())?, map }))
 }
 
+/// What is wrong with the labels whatever the data set has.
+pub(super) fn rules(params: &Map<String, Value>) -> Vec<Breach> {
+    let list = |name: &str| params.get(name).and_then(|list| Vec::<u32>::deserialize(list).ok());
+    let (Some(from), Some(to)) = (list("from"), list("to")) else { return Vec::new() };
+    let chained = params.get("chained").and_then(Value::as_bool).unwrap_or_default();
+    pairs(&from, &to, chained).err().into_iter().collect()
+}
+
+/// Refuses labels that are not in pairs, stay what they are, or shall become two things at once.
+fn pairs(from: &[u32], to: &[u32], chained: bool) -> Result<(), Breach> {
+    let at = |path: &str, fault: Fault| Err(Breach::new(path, fault));
+    if from.len() != to.len() {
+        let fault = Fault::stage(format!("`from` of `{NAME}` has {} labels, but `to` has {}", from.len(), to.len()));
+        return at("to", fault.help("each label needs the one that it becomes"));
+    }
+    if let Some((label, _)) = from.iter().zip(to).find(|(from, to)| from == to) {
+        let fault = Fault::stage(format!("label {label} of `{NAME}` becomes {label}: nothing would be flipped"));
+        return at("to", fault.help("give another label that it becomes"));
+    }
+    if let Some(label) = from.iter().enumerate().find(|(i, label)| !chained && from[..*i].contains(label)).map(|(_, label)| label) {
+        return at(
+            "from",
+            Fault::stage(format!("label {label} stands twice in `from` of `{NAME}`")).help("a label can become one other label"),
+        );
+    }
+    Ok(())
+}
+
 /// What each label becomes.
 fn map(from: &[u32], to: &[u32], chained: bool, classes: usize) -> Outcome<Vec<u32>> {
-    if from.len() != to.len() {
-        return Err(Fault::stage(format!("`from` of `{NAME}` has {} labels, but `to` has {}", from.len(), to.len()))
-            .help("each label needs the one that it becomes"));
-    }
+    pairs(from, to, chained).map_err(|breach| breach.fault)?;
     if let Some(label) = from.iter().chain(to).find(|label| **label as usize >= classes) {
         return Err(Fault::stage(format!("`{NAME}` changes label {label}, but the data set has the labels 0 to {}", classes - 1)));
     }
@@ -105,5 +132,6 @@ mod tests {
         assert_eq!(map(&[1, 2], &[2, 3], false, 4).expect("a map"), [0, 2, 3, 3]);
         assert_eq!(map(&[1, 2], &[2, 3], true, 4).expect("a map"), [0, 3, 3, 3]);
         assert!(map(&[1], &[], false, 4).is_err() && map(&[1], &[4], false, 4).is_err());
+        assert!(map(&[1], &[1], false, 4).is_err() && map(&[1, 1], &[2, 3], false, 4).is_err());
     }
 }

@@ -21,6 +21,7 @@ mod zero;
 use crate::base::{Fault, Outcome};
 use crate::fl::{Intervention, Needs, World};
 use crate::spec::catalog::Variant;
+use crate::spec::rules::Breach;
 use forgery::{Forged, Forgery};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -68,6 +69,20 @@ pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<d
         model_replacement::NAME => model_replacement::build(parse(kind, params)?, world)?,
         _ => return Err(Fault::stage(format!("there is no threat `{kind}`"))),
     }))
+}
+
+/// What is wrong with the parameters of a threat in a training of so many rounds among so many clients, where these are known.
+#[must_use]
+pub fn rules(params: &Map<String, Value>, rounds: Option<u64>, clients: Option<usize>) -> Vec<Breach> {
+    let kind = params.get("kind").and_then(Value::as_str).unwrap_or(NONE);
+    let Ok(schedule) = parse::<band::Schedule>(kind, params.clone()) else { return Vec::new() };
+    let mut breaches = schedule.rules(rounds, clients);
+    breaches.extend(match kind {
+        label_flipping::NAME => label_flipping::rules(params),
+        edge_case::NAME => edge_case::rules(params),
+        _ => Vec::new(),
+    });
+    breaches
 }
 
 /// What the threat that `params` describe needs of an algorithm.

@@ -36,8 +36,8 @@ fn seen(model: &Model<f64>, x: &[f64], y: &[u32]) -> Seen {
     Seen { sent: std::iter::once(0..update.len()).collect(), update }
 }
 
-fn problem(model: Model<f64>, seen: Seen, samples: usize) -> Problem<'static> {
-    Problem { model, seen, samples, batches: std::iter::once(0..samples).collect(), rate: 1.0, range: (-1.0, 1.0), stopping: &|| false }
+fn problem(model: Model<f64>, seen: Seen, samples: usize) -> Problem {
+    Problem { model, seen, samples, batches: std::iter::once(0..samples).collect(), rate: 1.0, range: (-1.0, 1.0) }
 }
 
 fn values(data: &Dataset, x: &[f64], y: &[u32], made: &pflpipe::attacks::Reconstruction) -> BTreeMap<String, f64> {
@@ -52,7 +52,7 @@ fn dlg_finds_the_digit_and_its_class() {
         let (x, y) = samples(&data, &[37 * seed as u32]);
         let model = model(&data, seed);
         let problem = problem(model.clone(), seen(&model, &x, &y), 1);
-        let made = dlg::attack(&problem, None, 100, &mut stream(seed, Purpose::Attack, 0, 0, 0)).expect("an answer");
+        let made = dlg::attack(&problem, None, 100, &mut stream(seed, Purpose::Attack, 0, 0, 0), &|| false).expect("an answer");
         let values = values(&data, &x, &y, &made);
         found.push((values["psnr"], values["label_accuracy"], made.distance));
     }
@@ -89,7 +89,7 @@ fn a_known_class_helps_and_a_shuffled_gradient_tells_nothing() {
         let honest = seen(&model, &x, &y);
         let told = [labels::single(&honest, model.net.layout(), data.classes()).expect("the head is sent")];
         let rng = |n| stream(seed, Purpose::Attack, n, 0, 0);
-        let made = dlg::attack(&problem(model.clone(), honest.clone(), 1), Some(&told), 100, &mut rng(0)).expect("an answer");
+        let made = dlg::attack(&problem(model.clone(), honest.clone(), 1), Some(&told), 100, &mut rng(0), &|| false).expect("an answer");
         right += usize::from(values(&data, &x, &y, &made)["psnr"] > 30.0);
 
         let mut shuffled = honest;
@@ -98,9 +98,15 @@ fn a_known_class_helps_and_a_shuffled_gradient_tells_nothing() {
         classes += f64::from(u8::from(guess == y[0]));
         let problem = problem(model, shuffled, 1);
         for made in [
-            dlg::attack(&problem, None, 20, &mut rng(2)).expect("an answer"),
-            inverting::attack(&problem, &y, &inverting::Options { steps: 200, rate: 0.1, variation: 0.01, signed: true }, &mut rng(3))
-                .expect("an answer"),
+            dlg::attack(&problem, None, 20, &mut rng(2), &|| false).expect("an answer"),
+            inverting::attack(
+                &problem,
+                &y,
+                &inverting::Options { steps: 200, rate: 0.1, variation: 0.01, signed: true },
+                &mut rng(3),
+                &|| false,
+            )
+            .expect("an answer"),
         ] {
             let psnr = values(&data, &x, &y, &made)["psnr"];
             assert!(psnr < 12.0, "seed {seed}: {psnr} dB from noise");
@@ -121,7 +127,7 @@ fn inverting_gradients_finds_several_digits_through_several_steps() {
     let batches = vec![0..2, 2..4, 0..2, 2..4];
     let update = Replay::new(model.clone(), batches.clone(), 0.1).update(&x, &Target::Classes(&y)).expect("the samples fit");
     let seen = Seen { sent: std::iter::once(0..update.len()).collect(), update };
-    let problem = Problem { model, seen, samples: 4, batches, rate: 0.1, range: (-1.0, 1.0), stopping: &|| false };
+    let problem = Problem { model, seen, samples: 4, batches, rate: 0.1, range: (-1.0, 1.0) };
     assert!(
         problem
             .seen
@@ -130,7 +136,7 @@ fn inverting_gradients_finds_several_digits_through_several_steps() {
             < 1e-12
     );
     let options = inverting::Options { steps: 2000, rate: 0.1, variation: 1e-4, signed: true };
-    let made = inverting::attack(&problem, &y, &options, &mut stream(5, Purpose::Attack, 0, 0, 0)).expect("an answer");
+    let made = inverting::attack(&problem, &y, &options, &mut stream(5, Purpose::Attack, 0, 0, 0), &|| false).expect("an answer");
     let values = values(&data, &x, &y, &made);
     println!("{values:?}");
     assert!(values["psnr"] > 20.0, "{values:?}");

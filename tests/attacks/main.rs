@@ -3,4 +3,5 @@
 mod leaks;
 mod members;
 mod numerics;
+mod rules;
 mod stage;

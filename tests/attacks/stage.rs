@@ -4,16 +4,16 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-struct Place(tempfile::TempDir);
+pub struct Place(tempfile::TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
-    fn pflpipe(&self, arguments: &[&str]) -> Output {
+    pub fn pflpipe(&self, arguments: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_pflpipe"))
             .args(arguments)
             .current_dir(self.path())
@@ -44,7 +44,7 @@ stages:
     }
 }
 
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -125,7 +125,6 @@ fn rules_are_named() {
         ("run.few_shot=2", "kind: idlg, of: run", "iDLG reads off the class of one sample, but the update is of 2"),
         ("run.few_shot=2", "kind: inverting-gradients, of: run, labels: inferred", "`labels: inferred` reads off the class of one sample"),
         ("run.batch_size=3", "kind: dlg, of: run", "incomplete batch of 3 is left out"),
-        ("run.optimizer=adam", "kind: dlg, of: run", "whose updates are no gradients"),
     ] {
         let run = place.run("fedavg", 1, &format!("  leak: {{attack: {{{attack}}}}}\n"), &["--set", change]);
         assert!(run.status.code() == Some(1) && said(&run).contains(wanted), "{attack}: {}", said(&run));
@@ -200,4 +199,47 @@ tables:
         assert_eq!(state(name, "membership", "auc.mean"), "value", "{name}: {table}");
         assert!(nothing.contains(name) || state(name, "inverting-gradients", "psnr.mean") == "value", "{name}: {table}");
     }
+}
+
+#[test]
+fn an_attack_that_was_interrupted_goes_on_where_it_was() {
+    for (attack, change) in [
+        ("kind: inverting-gradients, of: run, iterations: 2500, restarts: 2", "run.few_shot=1"),
+        ("kind: dlg, of: run, iterations: 60, restarts: 3", "run.few_shot=1"),
+        ("kind: dlg, of: run, iterations: 40, variant: pfllib", "run.few_shot=1"),
+        // The rounds before the observed one are work, too.
+        ("kind: inverting-gradients, of: run, iterations: 30, round: 39", "run.rounds=40"),
+    ] {
+        let text = |more: &str| format!("  leak: {{attack: {{{attack}}}{more}}}{TABLE}");
+        let whole = Place::new();
+        let run = whole.run("fedavg", 2, &text(""), &["--set", change, "-j", "1"]);
+        assert!(run.status.success(), "{attack}: {}", said(&run));
+        let place = Place::new();
+        // Each time it is stopped after its first opportunity, or the next.
+        let mut stopped = 0;
+        for time in 0.. {
+            let run = place.run("fedavg", 2, &text(", timeout: 0.3"), &["--set", change, "-j", "1", "--checkpoint", "0"]);
+            if run.status.success() {
+                break;
+            }
+            assert!(said(&run).contains("timeout") && time < 200, "{attack}: {}", said(&run));
+            stopped += 1;
+        }
+        let tables = |place: &Place| {
+            let shown = place.pflpipe(&["table", "small.yaml", "--format", "long", "--set", change]);
+            String::from_utf8_lossy(&shown.stdout).into_owned()
+        };
+        println!("{attack}: stopped {stopped} times");
+        assert_eq!(tables(&place), tables(&whole), "{attack}");
+    }
+}
+
+#[test]
+fn an_attack_that_ran_out_of_time_is_failed_in_the_table() {
+    let place = Place::new();
+    let attack = format!("  leak: {{attack: {{kind: inverting-gradients, of: run, iterations: 1000000}}, timeout: 0.5}}{TABLE}");
+    let run = place.run("fedavg", 1, &attack, &[]);
+    assert_eq!(run.status.code(), Some(1), "{}", said(&run));
+    let table = place.tables();
+    assert!(table.lines().skip(1).all(|line| line.contains(",failed,")), "{table}");
 }

@@ -2,9 +2,9 @@
 
 use crate::protected::{private, run_with, secured, world};
 use crate::small::{case, every};
-use pflpipe::defences;
 use pflpipe::fl::World;
 use pflpipe::fl::round::Quiet;
+use pflpipe::{defences, privacy};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn parameters_that_do_not_go_together() {
     says(&refused("fedavg", json!({"kind": "dp-sgd", "noise_multiplier": 1.0, "delta": 1e-5})), "noise but no `clip`");
     let classic = json!({"kind": "local-gaussian", "clip": 1.0, "epsilon": 2.0, "delta": 1e-5});
     says(&refused("fedavg", classic), "at most 1, found 2");
-    says(&refused("fedavg", json!({"kind": "dp-fedavg", "clip": 1.0, "epsilon": 1.0})), "missing field `delta`");
+    says(&refused("fedavg", json!({"kind": "dp-fedavg", "clip": 1.0, "epsilon": 1.0})), "noise but no `delta`");
 }
 
 #[test]
@@ -49,17 +49,28 @@ fn single_samples_are_protected_where_one_plain_gradient_of_each_batch_is_all() 
     let sgd = json!({"kind": "dp-sgd", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5});
     let mut fine = BTreeSet::new();
     for case in every() {
-        match private(&case, sgd.clone()) {
+        let run = private(&case, sgd.clone());
+        // What the checks say before a run is what a run would come to.
+        let built = case.build();
+        let said = privacy::rules(sgd.as_object().expect("a map"), built.as_ref(), &[]);
+        assert_eq!(said.is_empty(), run.is_ok(), "{}: {said:?}", case.key());
+        match run {
             Ok(_) => {
                 fine.insert(case.key());
             }
-            Err(fault) => says(&fault.to_string(), "does not apply"),
+            Err(fault) => assert_eq!(fault.to_string(), said[0].fault.to_string(), "{}", case.key()),
         }
     }
     let wanted = ["fedavg", "fedbabu paper", "fedbabu pfllib", "fedbn", "fedper", "fedprox", "fedrep", "lgfedavg"];
+    // An epsilon that is aimed at needs to know the steps before.
+    let target = json!({"kind": "dp-sgd", "epsilon": 3.0, "clip": 1.0, "delta": 1e-5});
+    for case in every().into_iter().filter(|case| fine.contains(&case.key())) {
+        let said = privacy::rules(target.as_object().expect("a map"), case.build().as_ref(), &[]);
+        assert_eq!(said.is_empty(), private(&case, target.clone()).is_ok(), "{}: {said:?}", case.key());
+    }
     assert_eq!(fine.iter().map(String::as_str).collect::<Vec<_>>(), wanted);
     says(&refused("ditto", sgd.clone()), "several gradients of the same batch");
-    says(&refused("moon", sgd), "does not apply: the algorithm");
+    says(&refused("moon", sgd), "does not apply: the algorithm uses outputs of a model");
 }
 
 #[test]

@@ -68,6 +68,43 @@ impl Lbfgs {
         Self { options, pairs: VecDeque::new(), direction: Vec::new(), length: 0.0, scale: 1.0, before: Vec::new(), iterations: 0 }
     }
 
+    /// What it remembers, as a list of numbers.
+    #[must_use]
+    pub fn state(&self) -> Vec<f64> {
+        let mut state = vec![self.length, self.scale, self.iterations as f64, self.direction.len() as f64, self.pairs.len() as f64];
+        state.extend(&self.direction);
+        state.extend(&self.before);
+        for pair in &self.pairs {
+            state.extend(&pair.gradients);
+            state.extend(&pair.points);
+            state.push(pair.inverse);
+        }
+        state
+    }
+
+    /// An optimizer that remembers what another one did; nothing when the list is no state.
+    #[must_use]
+    pub fn restored(options: Options, state: &[f64]) -> Option<Self> {
+        let (head, rest) = state.split_first_chunk::<5>()?;
+        let [length, scale, iterations, size, pairs] = *head;
+        let (size, pairs) = (size as usize, pairs as usize);
+        if rest.len() != pairs.checked_mul(2 * size + 1)?.checked_add(2 * size)? {
+            return None;
+        }
+        let (direction, rest) = rest.split_at(size);
+        let (before, rest) = rest.split_at(size);
+        let pair = |part: &[f64]| Pair { gradients: part[..size].to_vec(), points: part[size..2 * size].to_vec(), inverse: part[2 * size] };
+        Some(Self {
+            options,
+            pairs: rest.chunks_exact(2 * size + 1).map(pair).collect(),
+            direction: direction.to_vec(),
+            length,
+            scale,
+            before: before.to_vec(),
+            iterations: iterations as u64,
+        })
+    }
+
     /// Some iterations from `x`, which is moved; returns the objective's value before them.
     ///
     /// # Errors
