@@ -3,6 +3,7 @@
 //! Without a pool most positions have one, so that sums over all of them are faster: by tiles ([`super::winograd`]) or as products
 //! with the rows of patches. An input gradient that goes neither way leaves out what is exactly 0.
 
+use super::pool::unpool;
 use super::taps::{self, Taps};
 use super::winograd::{self, Back, Grid, Tiles};
 use super::{Conv, OFF, SLACK, Window, add_rows, load, reserve, store, widen};
@@ -57,8 +58,10 @@ impl<F: Real> WithSimd for ConvBackward<'_, F> {
             d_x[..self.rows * self.conv.padded_len() + SLACK].fill(F::ZERO);
         }
         if self.window.is_some() {
-            if self.d_weight.is_some() || self.d_bias.is_some() {
-                self.weight_gradient(simd);
+            match self.d_weight.is_some() {
+                true if self.dense_pays::<S>() => self.unpooled_weight_gradient(simd),
+                false if self.d_bias.is_none() => {}
+                _ => self.weight_gradient(simd),
             }
             if self.d_x.is_some() {
                 self.input_gradient(simd);
@@ -137,6 +140,30 @@ impl<F: Real> ConvBackward<'_, F> {
         self.window.unwrap_or_else(|| Window::single(self.conv.out, self.conv.out_height, self.conv.out_width))
     }
 
+    /// Whether products over all positions before the pool take less time than lists of those that have a gradient: where patches
+    /// are so short that making a list takes longer than its sums. By cycles for an image, half of the ReLUs being on.
+    #[inline(always)]
+    fn dense_pays<S: Simd>(&self) -> bool {
+        let (conv, window, lanes) = (self.conv, self.window(), F::lanes::<S>());
+        let each = 10 + conv.kernel.0 * conv.row().div_ceil(lanes) / 2;
+        let listed = window.out_height * window.out_width * conv.out * each;
+        conv.out.is_multiple_of(lanes) && conv.positions() * conv.patch() * (conv.out / lanes) < listed
+    }
+
+    /// By the gradients of all positions before the pool, most of which are 0.
+    #[inline(always)]
+    fn unpooled_weight_gradient<S: Simd>(&mut self, simd: S) {
+        let total = self.rows * self.conv.positions() * self.conv.out;
+        let mut wide = std::mem::take(&mut self.entries.wide);
+        reserve(&mut wide, total);
+        unpool(&self.window(), self.rows, self.d_out, self.picks, self.conv.out, &mut wide);
+        if let Some(d_bias) = self.d_bias.as_deref_mut() {
+            add_rows(&wide[..total], d_bias);
+        }
+        self.dense_weight_gradient(simd, &wide[..total]);
+        self.entries.wide = wide;
+    }
+
     /// Sums over the batch, channel by channel, with the sums in registers.
     #[inline(always)]
     fn weight_gradient<S: Simd>(&mut self, simd: S) {
@@ -187,6 +214,8 @@ impl<F: Real> ConvBackward<'_, F> {
         match S::F32_LANES {
             1 => self.by_elements::<S, 4>(simd, d_out),
             8 => self.by_elements::<S, 6>(simd, d_out),
+            // Thirteen where fewer of the last ones are in vain: a 5x5 kernel of one channel has 25.
+            _ if self.conv.patch().div_ceil(13) * 13 < self.conv.patch().div_ceil(12) * 12 => self.by_elements::<S, 13>(simd, d_out),
             _ => self.by_elements::<S, 12>(simd, d_out),
         }
     }
