@@ -166,6 +166,17 @@ impl<'a> Trainer<'a> {
         self.at.pass = self.first_pass;
         self.rewound |= self.steps > 0;
     }
+    /// The samples of the batch that was visited last, as the data set numbers them, a row each.
+    #[must_use]
+    pub fn chosen(&self) -> &[u32] {
+        &self.worker.chosen
+    }
+    /// Whether this model's outputs on a training sample are the same in every batch and pass: neither the model nor an intervention
+    /// makes them depend on either.
+    #[must_use]
+    pub fn foreseeable(&self, model: &Model) -> bool {
+        self.world.interventions.is_empty() && (!model.training || model.net.same_in_training())
+    }
     /// Noise for an algorithm.
     pub fn noise(&mut self, kind: NoiseKind, out: &mut [f32]) {
         let at = self.moment();
@@ -207,16 +218,16 @@ impl<'a> Trainer<'a> {
             Order::Window { .. } | Order::Stored | Order::Test => None,
         };
         let mut batch = std::mem::take(&mut self.worker.batch);
-        let mut chosen: Vec<u32> = Vec::with_capacity(pass.size.min(samples.len()));
         let mut result = Ok(());
         for cut in pass.cuts(samples.len()).take(most) {
+            let chosen = &mut self.worker.chosen;
             chosen.clear();
             match &order {
                 Some(order) => chosen.extend(order[cut].iter().map(|i| samples[*i as usize])),
                 None => chosen.extend_from_slice(&samples[cut]),
             }
-            world.data.gather(&chosen, &mut batch.x);
-            world.data.gather_labels(&chosen, &mut batch.y);
+            world.data.gather(chosen, &mut batch.x);
+            world.data.gather_labels(chosen, &mut batch.y);
             if pass.order != Order::Test {
                 world.interventions.iter().for_each(|intervention| intervention.poison(self.at, &mut batch));
             }
@@ -305,8 +316,17 @@ impl<'a> Trainer<'a> {
         let Worker { engine, grads, d_logits, zeros, .. } = &mut *self.worker;
         grads.resize_with(grads.len().max(models.len()), Vec::new);
         for (grad, model) in grads.iter_mut().zip(models.iter()) {
-            grad.clear();
-            grad.resize(model.params.len(), 0.0);
+            let layout = model.net.layout();
+            // What nobody asked for need not be zero, unless somebody else looks at the whole.
+            let asked = match parts {
+                Parts::Head if self.world.interventions.is_empty() && grad.len() == layout.len => layout.head(),
+                Parts::Nothing if grad.len() == layout.len => 0..0,
+                _ => {
+                    grad.resize(layout.len, 0.0);
+                    0..layout.len
+                }
+            };
+            grad[asked].fill(0.0);
         }
         let mut losses = 1;
         let loss = match objective {
@@ -365,7 +385,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// The gradient of the `index`-th model of the last [`Trainer::gradients`].
+    /// The gradient of the `index`-th model of the last [`Trainer::gradients`]; what its parts left out holds nothing of use.
     #[must_use]
     pub fn gradient(&self, index: usize) -> &[f32] {
         &self.worker.grads[index]
