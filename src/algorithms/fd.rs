@@ -83,7 +83,8 @@ impl Algorithm for Fd {
             differences: "PFLlib takes raw outputs as if they were probabilities, so that the loss has no lower bound and runs diverge, \
                           and leaves a client's own outputs in the mean (`variant: pfllib`). The default is the paper's: outputs after \
                           softmax, without the client's own. The augmentation (FAug) is not implemented, as in PFLlib. Lost uploads are \
-                          lost here, where PFLlib ignores its drop rate for this method",
+                          lost here, where PFLlib ignores its drop rate for this method. New clients are refused: \
+                          neither the paper nor PFLlib says how one would start",
             fields: vec![
                 Variant::Paper.field(),
                 Field::with("lambda", Type::non_negative(), 1.0, "Weight of the distillation.").from("gamma", "HtFLlib's script"),

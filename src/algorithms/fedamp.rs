@@ -92,7 +92,8 @@ impl Algorithm for FedAmp {
             differences: "PFLlib's distance to the cloud model is not squared and has no gradient, so that its FedAMP trains as Local \
                           (`variant: pfllib`, `penalty: none`); the default is therefore `paper`. `norm` is the derivative of what PFLlib \
                           writes down. Keep (m - 1) alpha_K/sigma at or below 1 for m clients in a round, or the cloud model leaves the \
-                          convex hull",
+                          convex hull. New clients are refused: \
+                          neither the paper nor PFLlib says how one would start",
             fields: vec![
                 Variant::Paper.field(),
                 Field::with("alpha", Type::positive(), 1.0, "Step of the message passing; divides the penalty too.")

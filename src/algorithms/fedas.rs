@@ -1,5 +1,7 @@
 //! FedAS: a client aligns the received base with its own prototypes; the server weighs the models by their Fisher information.
 
+use super::shared::flat::dot;
+use super::shared::frozen::embed_pass;
 use super::shared::prototypes::{ClassMeans, Prototypes};
 use crate::base::Outcome;
 use crate::engine::tape::{Graph, Loss, known};
@@ -76,7 +78,7 @@ impl Algorithm for FedAs {
                 Field::with("alignment_batch", Type::at_least(1), 16, "Batch size of the alignment.").from("", "the authors' code"),
                 Field::with("alignment_epochs", Type::at_least(0), 1, "Passes of the alignment.").from("", "the authors' code"),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -104,10 +106,7 @@ impl Algorithm for FedAs {
     fn receive(&self, trainer: &mut Trainer<'_>, server: &Server<()>, client: &mut Client<()>) -> Outcome<()> {
         let pass = Pass { size: self.alignment_batch, ..trainer.training() };
         let mut means = ClassMeans::default();
-        trainer.pass(pass, |trainer, batch| {
-            means.add(&trainer.forward(&mut client.model, batch)?.0, &batch.y);
-            Ok(())
-        })?;
+        embed_pass(trainer, &mut client.model, pass, |features, labels| means.add(features, labels))?;
         let prototypes = means.means();
         // In the mode of the server's model, which is that of the first model it averaged.
         let mut aligned = server.global.clone();
@@ -130,7 +129,7 @@ impl Algorithm for FedAs {
         trainer.aside(|trainer| {
             trainer.pass(trainer.training(), |trainer, batch| {
                 trainer.gradients(&mut [&mut client.model], batch, &Objective::CrossEntropy, Parts::All)?;
-                trace += trainer.gradient(0).iter().map(|g| f64::from(*g).powi(2)).sum::<f64>();
+                trace += dot(trainer.gradient(0), trainer.gradient(0));
                 Ok(())
             })
         })?;

@@ -1,9 +1,11 @@
 //! FedCP: a small policy network splits each feature vector into a personal part, which the personal head scores, and a global part,
 //! which a frozen global head scores.
 
+use super::shared::frozen::Frozen;
 use super::shared::heads;
 use super::shared::mmd::mmd;
 use super::shared::normed::{Norm, Normed, twice};
+use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::{Graph, Head, Loss, Traced, constant, cross_entropy, known};
 use crate::engine::{Entry, Layout, Model, Part, Parts};
@@ -20,7 +22,17 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FedCp {
+    variant: Variant,
     lambda: f32,
+    policy: Choice,
+}
+
+/// Who splits the features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Choice {
+    Network,
+    Personal,
 }
 
 /// The mean policy network.
@@ -100,8 +112,12 @@ struct Step {
 
 impl FedCp {
     fn loss(&self, graphs: &[Graph], labels: &[u32], step: &Step, global_head: &Head) -> Loss {
-        let (model, policy, rows) = (&graphs[0], &graphs[1], labels.len());
+        let (model, rows) = (&graphs[0], labels.len());
         let width = step.frozen.len() / rows;
+        let features = model.features();
+        let (apart, gradient) = mmd(&features.as_vec(), &step.frozen, width);
+        let apart = known(features, apart, gradient) * self.lambda;
+        let Some(policy) = graphs.get(1) else { return cross_entropy(model.logits(), labels) + apart };
         let given = |values: &[f32]| constant(values.to_vec(), rows, width);
         let choice = step.norm.apply(policy.head(model.features() * given(&step.direction))).relu();
         let (own, other) = twice(choice);
@@ -109,9 +125,7 @@ impl FedCp {
         let share = (side(own, 0) - side(other, width) + given(&step.noise)).sigmoid();
         let (personal, again) = twice(model.features() * share);
         let logits = model.head(personal) + global_head.apply(model.features() - again);
-        let features = model.features();
-        let (apart, gradient) = mmd(&features.as_vec(), &step.frozen, width);
-        cross_entropy(logits, labels) + known(features, apart, gradient) * self.lambda
+        cross_entropy(logits, labels) + apart
     }
 
     /// For each choice the difference of two Gumbel variables, which is logistic.
@@ -138,14 +152,29 @@ impl Algorithm for FedCp {
             rule: "client: min CE(h(r p) + h_g(r (1 - p)), y) + lambda MMD(r, r_g), where r are the features, r_g those of the frozen global \
                    base, h_g the frozen global head, and p = softmax over two choices of the policy network on r * v/||v|| plus Gumbel \
                    noise; then h_g <- (h + h_g)/2; base, h_g and policy are averaged as FedAvg; v is the sum over classes of h's weights",
-            differences: "the Gumbel noise acts in evaluation too, as in PFLlib. PFLlib applies neither its drop rate nor its decay of the \
-                          learning rate to this method; here both act. A new client takes global base and head without the policy; PFLlib \
+            differences: "the Gumbel noise acts in evaluation too, as in PFLlib. PFLlib forgets the decay of the learning rate here \
+                          (`variant: pfllib`), which can be no intention, so that `paper` is the default. It forgets its drop rate too, which always acts here. A new client takes global base and head without the policy; PFLlib \
                           has none",
             fields: vec![
+                Field {
+                    doc: "With `pfllib` the learning rate never decays, whatever the settings say, as PFLlib's code does it.",
+                    source: "PFLlib's is an oversight",
+                    ..Variant::Paper.field()
+                },
                 Field::with("lambda", Type::non_negative(), 5.0, "Weight of the discrepancy between local and global features.")
                     .from("lambda", "the authors' run script"),
+                Field::with(
+                    "policy",
+                    Type::Choice(&[
+                        ("network", "the conditional policy network splits the features"),
+                        ("personal", "all of them are personal, without policy network and global head: an ablation"),
+                    ]),
+                    "network",
+                    "Who decides which features are personal.",
+                )
+                .from("p", "the paper"),
             ],
-            revision: 2,
+            revision: 3,
         }
     }
 
@@ -197,20 +226,25 @@ impl Algorithm for FedCp {
             return Ok(());
         };
         model.training = true;
-        let mut global = Model { training: true, ..server.global.clone() };
+        let mut global = Frozen::new(trainer, Model { training: true, ..server.global.clone() })?;
         let (width, direction, frozen) = (model.net.features(), direction(context), Head::frozen(global_head));
+        let rate = self.variant.choose(None, trainer.world.settings.learning_rate as f32, trainer.rate());
         let mut optimiser = trainer.optimiser();
         let mut others = [trainer.optimiser(), trainer.optimiser(), trainer.optimiser()];
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
                 let rows = batch.rows();
-                let noise = Self::noise(trainer, rows, width);
-                let step =
-                    Step { norm: policy.norm(), direction: direction.repeat(rows), noise, frozen: trainer.embed(&mut global, batch)? };
+                let noise = if self.policy == Choice::Network { Self::noise(trainer, rows, width) } else { Vec::new() };
+                let step = Step { norm: policy.norm(), direction: direction.repeat(rows), noise, frozen: global.features(trainer, batch)? };
                 let objective = Objective::joint(|graphs, labels| Ok(self.loss(graphs, labels, &step, &frozen)));
+                if self.policy == Choice::Personal {
+                    trainer.gradients(&mut [&mut *model], batch, &objective, Parts::All)?;
+                    trainer.apply(0, model, Update::new(&mut optimiser).rate(rate));
+                    return Ok(());
+                }
                 trainer.gradients(&mut [&mut *model, &mut policy.linear], batch, &objective, Parts::All)?;
-                trainer.apply(0, model, Update::new(&mut optimiser));
-                policy.step(trainer, 1, &step.norm, &mut others, &[]);
+                trainer.apply(0, model, Update::new(&mut optimiser).rate(rate));
+                policy.step(trainer, 1, &step.norm, &mut others, rate, &[]);
                 Ok(())
             })?;
         }
@@ -222,7 +256,7 @@ impl Algorithm for FedCp {
 
     fn upload(&self, _: &mut Trainer<'_>, _: &Server<Policy>, client: &mut Client<Own>) -> Outcome<Sent> {
         let head = client.state.global_head.as_ref().map_or_else(Vec::new, |head| head.params.to_vec());
-        Ok(Sent { head, policy: client.state.policy.clone() })
+        Ok(Sent { head, policy: client.state.policy.clone().filter(|_| self.policy == Choice::Network) })
     }
 
     fn aggregate(&self, _: &mut Trainer<'_>, server: &mut Server<Policy>, uploads: &[Uploaded<Sent>], _: &Aggregation<'_>) -> Outcome<()> {
@@ -234,7 +268,7 @@ impl Algorithm for FedCp {
             let share = upload.weight as f32;
             head.iter_mut().zip(&upload.extra.head).for_each(|(sum, v)| *sum += v * share);
         }
-        if let Some(policy) = &mut server.state.0 {
+        if let (Some(policy), Choice::Network) = (&mut server.state.0, self.policy) {
             policy.become_mean(uploads.iter().filter_map(|upload| Some((upload.extra.policy.as_ref()?, upload.weight))));
         }
         Ok(())
@@ -268,7 +302,8 @@ impl Algorithm for FedCp {
     ) -> Outcome<Vec<f32>> {
         let features = trainer.embed(&mut Model { training: false, ..client.model.clone() }, batch)?;
         let rows = batch.rows();
-        let (Some(policy), Some(global_head)) = (&client.state.policy, &client.state.global_head) else {
+        let known = (&client.state.policy, &client.state.global_head, self.policy);
+        let (Some(policy), Some(global_head), Choice::Network) = known else {
             return Ok(trainer.head(&client.model, &features, rows));
         };
         let width = features.len() / rows;

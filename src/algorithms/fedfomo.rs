@@ -149,7 +149,8 @@ impl Algorithm for FedFomo {
                           training mode (`validation_mode`) and never explores (`exploration`). w_c above is the mixture of the client's \
                           last participation. Equal affinities are ordered at random, where PFLlib leaves it to torch; clients \
                           outside the round receive nothing, since they would not use it. A client with too few samples to hold any back \
-                          does not mix, where PFLlib fails; an incomplete last validation batch always counts",
+                          does not mix, where PFLlib fails; an incomplete last validation batch always counts. New clients are refused: \
+                          neither the paper nor PFLlib says how one would start",
             fields: vec![
                 Variant::Pfllib.field(),
                 Field::with("models", Type::at_least(0), 5, "Models sent to a client, at most the nominal cohort size.")

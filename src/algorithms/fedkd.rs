@@ -1,9 +1,9 @@
 //! FedKD: a personal teacher and a shared student teach each other; the student travels as a product of thin matrices.
 
 use super::shared::distillation::{divergence, divergence_of};
+use super::shared::low_rank::Spectrum;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
-use crate::base::numerics::low_rank::Spectrum;
 use crate::engine::tape::{Graph, Loss, StepTape, cross_entropy};
 use crate::engine::{Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
 use crate::fl::{
@@ -226,7 +226,7 @@ impl Algorithm for FedKd {
                     "What is compressed.",
                 ),
             ],
-            revision: 2,
+            revision: 3,
         }
     }
 

@@ -84,7 +84,8 @@ impl Algorithm for FedMtl {
             differences: "the paper learns Omega and solves the dual problem (MOCHA); PFLlib fixes Omega, with ones everywhere where an \
                           identity was meant, and its penalty has no gradient, so that it trains as Local (`variant: pfllib`, \
                           `penalty: none`). The default is therefore `paper`, with its mean-regularized Omega. PFLlib's unused `itk` is left \
-                          out",
+                          out. New clients are refused: \
+                          neither the paper nor PFLlib says how one would start",
             fields: vec![
                 Variant::Paper.field(),
                 Field::optional(

@@ -1,7 +1,9 @@
 //! FedNTD: FedAvg whose clients also keep what the global model knows about the classes that a sample is not of.
 
 use super::shared::distillation::not_true_divergence;
+use super::shared::frozen::Frozen;
 use crate::base::Outcome;
+use crate::engine::Model;
 use crate::engine::tape::cross_entropy;
 use crate::fl::algorithm::weighted_mean;
 use crate::fl::per_sample::OUTPUTS;
@@ -76,10 +78,11 @@ impl Algorithm for FedNtd {
             return trainer.descend(&mut client.model, &Objective::CrossEntropy, &[]);
         }
         client.model.training = true;
+        let mut teacher = Frozen::new(trainer, Model { training: false, ..server.global.clone() })?;
         let mut optimiser = trainer.optimiser();
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
-                let teacher = trainer.predict(&server.global, batch)?;
+                let teacher = teacher.logits(trainer, batch)?;
                 let objective = Objective::custom(|graph, labels| {
                     let kept = not_true_divergence(graph.logits(), &teacher, labels, self.tau);
                     Ok(cross_entropy(graph.logits(), labels) + kept * self.beta)

@@ -1,5 +1,7 @@
 //! FedPAC: features are aligned by common prototypes, and each client's head becomes the best combination of all heads.
 
+use super::shared::flat::dot;
+use super::shared::frozen::embed_pass;
 use super::shared::prototypes::{ClassMeans, Prototype, Prototypes, alignment};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
@@ -95,13 +97,11 @@ impl Statistics {
     fn of(trainer: &mut Trainer<'_>, client: &mut Client<Self>) -> Outcome<Self> {
         let (classes, width) = (trainer.world.network().classes(), trainer.world.network().features());
         let (mut means, mut squares) = (ClassMeans::default(), vec![0.0f64; classes]);
-        trainer.pass(trainer.training(), |trainer, batch| {
-            let (features, _) = trainer.forward(&mut client.model, batch)?;
-            for (row, label) in features.chunks_exact(width).zip(&batch.y) {
-                squares[*label as usize] += row.iter().map(|f| f64::from(*f).powi(2)).sum::<f64>();
+        embed_pass(trainer, &mut client.model, trainer.training(), |features, labels| {
+            for (row, label) in features.chunks_exact(width).zip(labels) {
+                squares[*label as usize] += dot(row, row);
             }
-            means.add(&features, &batch.y);
-            Ok(())
+            means.add(features, labels);
         })?;
         let means = means.means();
         let total: u64 = means.iter().map(|own| own.count).sum();
@@ -120,11 +120,11 @@ impl Statistics {
 /// For each client the weights of all heads that minimise the bound of its test loss; absent where the program has no solution.
 fn combinations(statistics: &[&Statistics]) -> Vec<Option<Vec<f64>>> {
     let n = statistics.len();
-    let dot = |a: &Statistics, b: &Statistics| a.h.iter().zip(&b.h).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let product = |a: &Statistics, b: &Statistics| a.h.iter().zip(&b.h).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     let mut gram = vec![0.0; n * n];
     for j in 0..n {
         for k in 0..=j {
-            gram[j * n + k] = dot(statistics[j], statistics[k]);
+            gram[j * n + k] = product(statistics[j], statistics[k]);
             gram[k * n + j] = gram[j * n + k];
         }
     }
@@ -188,7 +188,7 @@ impl Algorithm for FedPac {
                     "What a client's prototype counts in the common one.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -237,10 +237,7 @@ impl Algorithm for FedPac {
     fn upload(&self, trainer: &mut Trainer<'_>, _: &Server<Common>, client: &mut Client<Statistics>) -> Outcome<Upload> {
         client.model.training = false;
         let mut means = ClassMeans::default();
-        trainer.pass(trainer.training(), |trainer, batch| {
-            means.add(&trainer.forward(&mut client.model, batch)?.0, &batch.y);
-            Ok(())
-        })?;
+        embed_pass(trainer, &mut client.model, trainer.training(), |features, labels| means.add(features, labels))?;
         Ok(Upload { prototypes: means.means(), statistics: client.state.clone() })
     }
 

@@ -150,7 +150,8 @@ impl Algorithm for FedPcl {
             differences: "the base is trained from the start instead of taken from pre-trained models, as in PFLlib. PFLlib orders the columns \
                           as each client met the classes, but takes the label as the column's number (`columns: insertion`), so that labels \
                           are exchanged, and stops when a class is missing in a round: the default is `class`, and a sample whose class has \
-                          no prototype is left out. The drop rate acts here, where PFLlib ignores it for this method",
+                          no prototype is left out. The drop rate acts here, where PFLlib ignores it for this method. New clients are refused: \
+                          neither the paper nor PFLlib says how one would start",
             fields: vec![
                 Variant::Paper.field(),
                 Field::with("tau", Type::positive(), 0.07, "Temperature of the contrast.").from("tau", "the authors' losses.py"),
@@ -164,7 +165,7 @@ impl Algorithm for FedPcl {
                 ),
                 Field::with("clip", Type::positive(), 10.0, "Greatest Euclidean norm of the gradient.").from("", "PFLlib"),
             ],
-            revision: 2,
+            revision: 3,
         }
     }
 
@@ -193,6 +194,10 @@ impl Algorithm for FedPcl {
     }
 
     fn local_update(&self, trainer: &mut Trainer<'_>, server: &Server<Everybody>, client: &mut Client<Own>) -> Outcome<()> {
+        let settings = &trainer.world.settings;
+        // The first participation only collects and is no training, so that the learning rate has fallen once less often.
+        let decay = settings.learning_rate_decay.unwrap_or(1.0);
+        let rate = (1..client.participations).fold(settings.learning_rate, |rate, _| rate * decay) as f32;
         let model = &mut client.model;
         if !client.state.0.is_empty() {
             model.training = true;
@@ -200,7 +205,7 @@ impl Algorithm for FedPcl {
             let mut optimiser = trainer.optimiser();
             for _ in 0..trainer.epochs() {
                 trainer.pass(trainer.training(), |trainer, batch| {
-                    let update = Update::new(&mut optimiser).only(Parts::Base).clip(self.clip);
+                    let update = Update::new(&mut optimiser).only(Parts::Base).clip(self.clip).rate(rate);
                     trainer.step(model, batch, &objective, update).map(drop)
                 })?;
             }

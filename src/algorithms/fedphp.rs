@@ -1,5 +1,6 @@
 //! FedPHP: a personal model inherits the local ones as a moving average and hands its features down to the next.
 
+use super::shared::frozen::Frozen;
 use super::shared::mmd::mmd;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
@@ -98,10 +99,11 @@ impl Algorithm for FedPhp {
         let (model, Some(inherited)) = (&mut client.model, &mut client.state.0) else { return Ok(()) };
         (model.training, inherited.training) = (true, true);
         let columns = model.net.features();
+        let mut frozen = Frozen::new(trainer, inherited.clone())?;
         let mut optimiser = trainer.optimiser();
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
-                let target = trainer.embed(inherited, batch)?;
+                let target = frozen.features(trainer, batch)?;
                 let objective = Objective::custom(|graph, labels| {
                     let (value, mut gradient) = mmd(&graph.detached_features().as_vec(), &target, columns);
                     gradient.iter_mut().for_each(|g| *g *= self.lambda);
@@ -111,6 +113,7 @@ impl Algorithm for FedPhp {
                 trainer.step(model, batch, &objective, Update::new(&mut optimiser)).map(drop)
             })?;
         }
+        *inherited = frozen.into_model();
         let last = trainer.world.settings.rounds.saturating_sub(1).max(1);
         let momentum = self.mu / last as f64 * trainer.round() as f64;
         let (keep, take) = (momentum as f32, (1.0 - momentum) as f32);

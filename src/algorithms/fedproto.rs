@@ -61,7 +61,8 @@ impl Algorithm for FedProto {
             differences: "PFLlib averages features while training and counts every client once (`collect: during`, `weighted: false`); \
                           the paper takes prototypes of the trained model and weights them by samples. lambda multiplies a mean over \
                           features, not a distance. Lost uploads are lost here, where PFLlib ignores its drop rate for this method. \
-                          Nothing is predicted before the first prototypes arrive",
+                          Nothing is predicted before the first prototypes arrive. New clients are refused: \
+                          neither the paper nor PFLlib says how one would start",
             fields: vec![
                 Variant::Pfllib.field(),
                 Field::with("lambda", Type::non_negative(), 10.0, "Weight of the alignment of features with prototypes.")

@@ -1,10 +1,11 @@
 //! GPFL: a conditional valve lets each client draw global and personal information from the same features.
 
 use super::shared::classes::counts;
+use super::shared::flat::dot;
 use super::shared::normed::{Norm, Normed, repeat, twice};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
-use crate::engine::tape::{Graph, Leaf, Loss, StepTape, Traced, constant, cross_entropy, known};
+use crate::engine::tape::{Graph, Leaf, Loss, Traced, constant, cross_entropy, known};
 use crate::engine::update::Correction;
 use crate::engine::{Entry, Layout, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
@@ -24,7 +25,18 @@ pub(crate) struct Gpfl {
     variant: Variant,
     lambda: f32,
     mu: f32,
+    angle: f32,
+    valve: bool,
     magnitude: Option<Magnitude>,
+    modules: Option<Rate>,
+}
+
+/// What the decay of the learning rate does to embeddings and valve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Rate {
+    Constant,
+    Decayed,
 }
 
 /// The form of the magnitude-level guidance.
@@ -91,13 +103,20 @@ struct Step<'a> {
     own: &'a Own,
 }
 
-/// The cross-entropy of the cosines between features and embeddings, plus lambda times the distance of the features from the received
-/// embeddings of their labels (Frobenius norm, or its square); gradients to features and embeddings.
-fn guidance(features: Traced, embeddings: &Leaf, received: &[f32], labels: &[u32], lambda: f32, magnitude: Magnitude) -> Loss {
+/// The first weight times the cross-entropy of the cosines between features and embeddings, plus the second times the distance of the
+/// features from the received embeddings of their labels (Frobenius norm, or its square); gradients to features and embeddings.
+fn guidance(
+    features: Traced,
+    embeddings: &Leaf,
+    received: &[f32],
+    labels: &[u32],
+    (angle_weight, lambda): (f32, f32),
+    magnitude: Magnitude,
+) -> Loss {
     let (rows, width) = *features.shape();
     let unit = |values: &mut [f32]| {
         let norm = |row: &mut [f32]| {
-            let norm = row.iter().map(|v| v * v).sum::<f32>().sqrt().max(1e-12);
+            let norm = (dot(row, row) as f32).sqrt().max(1e-12);
             row.iter_mut().for_each(|v| *v /= norm);
             norm
         };
@@ -107,18 +126,20 @@ fn guidance(features: Traced, embeddings: &Leaf, received: &[f32], labels: &[u32
     let (mut z, mut e) = (own.clone(), embeddings.constant().as_vec());
     let (z_norms, e_norms) = (unit(&mut z), unit(&mut e));
     let classes = e_norms.len();
-    let inner = |a: &[f32], b: &[f32]| super::shared::flat::dot(a, b) as f32;
+    let inner = |a: &[f32], b: &[f32]| dot(a, b) as f32;
     let cosines: Vec<f32> = z.chunks_exact(width).flat_map(|z| e.chunks_exact(width).map(move |e| inner(z, e))).collect();
     let mut d_cosines = Vec::new();
-    let angle = crate::engine::loss::cross_entropy(&cosines, labels, classes, &mut d_cosines);
+    let angle = angle_weight * crate::engine::loss::cross_entropy(&cosines, labels, classes, &mut d_cosines);
+    d_cosines.iter_mut().for_each(|slope| *slope *= angle_weight);
     let (mut d_z, mut d_e) = (vec![0.0; z.len()], vec![0.0; e.len()]);
     for (i, d_row) in d_z.chunks_exact_mut(width).enumerate() {
         for (k, d_class) in d_e.chunks_exact_mut(width).enumerate() {
             let (slope, cosine) = (d_cosines[i * classes + k], cosines[i * classes + k]);
             let (z, e) = (&z[i * width..(i + 1) * width], &e[k * width..(k + 1) * width]);
+            let (of_row, of_class) = (slope / z_norms[i], slope / e_norms[k]);
             for (((d_row, d_class), z), e) in d_row.iter_mut().zip(d_class).zip(z).zip(e) {
-                *d_row += slope * (e - cosine * z) / z_norms[i];
-                *d_class += slope * (z - cosine * e) / e_norms[k];
+                *d_row += of_row * (e - cosine * z);
+                *d_class += of_class * (z - cosine * e);
             }
         }
     }
@@ -137,23 +158,26 @@ fn guidance(features: Traced, embeddings: &Leaf, received: &[f32], labels: &[u32
 impl Gpfl {
     /// The whole loss on the graphs of model, gamma and beta: the personal route through the head, the generic one by its guidance.
     fn loss(&self, graphs: &[Graph], labels: &[u32], step: &Step<'_>) -> Outcome<Loss> {
+        let magnitude = self.variant.choose(self.magnitude, Magnitude::Norm, Magnitude::Squared);
+        let guide = |features| guidance(features, &step.embeddings, step.received, labels, (self.angle, self.lambda), magnitude);
+        if !self.valve {
+            return Ok(cross_entropy(graphs[0].logits(), labels) + guide(graphs[0].features()));
+        }
         let rows = labels.len();
         let width = step.own.personal.len();
         let conditions = || {
             let both = [&step.own.personal[..], &step.own.generic].concat();
-            constant(both, 2, width).put_tape(StepTape::default())
+            constant(both, 2, width)
         };
-        let gain = step.gamma.apply(graphs[1].head(conditions()).relu());
-        let offset = step.beta.apply(graphs[2].head(conditions()).relu());
+        let gain = step.gamma.apply(graphs[1].head_of_constant(conditions()).relu());
+        let offset = step.beta.apply(graphs[2].head_of_constant(conditions()).relu());
         let ((gain, gain2), (offset, offset2)) = (twice(gain), twice(offset));
         let route = |which: usize, gain: Traced, offset: Traced| {
             let gain = repeat(gain, &vec![which; rows]) + 1.0;
             (graphs[0].features() * gain + repeat(offset, &vec![which; rows])).relu()
         };
         let personal = cross_entropy(graphs[0].head(route(0, gain, offset)), labels);
-        let magnitude = self.variant.choose(self.magnitude, Magnitude::Norm, Magnitude::Squared);
-        let generic = route(1, gain2, offset2);
-        Ok(personal + guidance(generic, &step.embeddings, step.received, labels, self.lambda, magnitude))
+        Ok(personal + guide(route(1, gain2, offset2)))
     }
 
     fn step<'a>(embeddings: &[f32], valve: &Valve, received: &'a [f32], own: &'a Own) -> Step<'a> {
@@ -199,8 +223,8 @@ impl Algorithm for Gpfl {
                    the client's class shares; base, embeddings and valve are averaged as FedAvg",
             differences: "the norm is over the whole batch and not squared, as in PFLlib (`magnitude: norm`); the paper squares it. The \
                           conditions come from the embeddings that a client trained itself, for others from the previous ones, as in \
-                          PFLlib. PFLlib's defaults make the guidance 100 times too strong and switch the decay off; its decay of the \
-                          learning rate leaves the modules out, here it acts on all. A new client takes the base and leaves out the valve; \
+                          PFLlib. PFLlib's defaults make the guidance 100 times too strong and switch the weight decay off; its decay of the \
+                          learning rate leaves embeddings and valve out (`modules: constant`). A new client takes the base and leaves out the valve; \
                           PFLlib has none",
             fields: vec![
                 Variant::Pfllib.field(),
@@ -218,6 +242,15 @@ impl Algorithm for Gpfl {
                     "Weight decay of embeddings and valve. The authors use 0 for ResNet-18 and fastText, 1 for HAR-CNN.",
                 )
                 .from("mu", "the authors' script for CNN and MLP"),
+                Field::with("angle", Type::non_negative(), 1.0, "Weight of the angle-level guidance, which has none in the paper.")
+                    .from("-", "the paper"),
+                Field::with(
+                    "valve",
+                    Type::Bool,
+                    true,
+                    "Whether the conditional valve acts; without it, both routes see the features as they are.",
+                )
+                .from("CoV", "the paper"),
                 Field::optional(
                     "magnitude",
                     Type::Choice(&[
@@ -226,8 +259,16 @@ impl Algorithm for Gpfl {
                     ]),
                     "The form of the magnitude-level guidance.",
                 ),
+                Field::optional(
+                    "modules",
+                    Type::Choice(&[
+                        ("constant", "they keep the learning rate of the start, as PFLlib"),
+                        ("decayed", "the decay of the learning rate acts on them as on the model"),
+                    ]),
+                    "The learning rate of embeddings and valve.",
+                ),
             ],
-            revision: 2,
+            revision: 3,
         }
     }
 
@@ -276,6 +317,10 @@ impl Algorithm for Gpfl {
         model.training = true;
         let decay = [Correction::Decay(self.mu)];
         let three = |trainer: &Trainer<'_>| [trainer.optimiser(), trainer.optimiser(), trainer.optimiser()];
+        let rate = match self.variant.choose(self.modules, Rate::Constant, Rate::Decayed) {
+            Rate::Constant => trainer.world.settings.learning_rate as f32,
+            Rate::Decayed => trainer.rate(),
+        };
         let [mut own, mut other, _] = three(trainer);
         let (mut gammas, mut betas) = (three(trainer), three(trainer));
         for _ in 0..trainer.epochs() {
@@ -286,10 +331,10 @@ impl Algorithm for Gpfl {
                 trainer.gradients(models, batch, &objective, Parts::All)?;
                 drop(objective);
                 trainer.apply(0, model, Update::new(&mut own));
-                let (rate, all) = (trainer.rate(), 0..trained.len());
+                let all = 0..trained.len();
                 other.step(&mut trained, &step.embeddings.gradient(), rate, all, &decay);
-                valve.gamma.step(trainer, 1, &step.gamma, &mut gammas, &decay);
-                valve.beta.step(trainer, 2, &step.beta, &mut betas, &decay);
+                valve.gamma.step(trainer, 1, &step.gamma, &mut gammas, rate, &decay);
+                valve.beta.step(trainer, 2, &step.beta, &mut betas, rate, &decay);
                 Ok(())
             })?;
         }
@@ -350,7 +395,7 @@ impl Algorithm for Gpfl {
         batch: &mut Batch,
     ) -> Outcome<Vec<f32>> {
         let mut features = trainer.embed(&mut Model { training: false, ..client.model.clone() }, batch)?;
-        if let Some(valve) = &server.state.valve {
+        if let (Some(valve), true) = (&server.state.valve, self.valve) {
             let gain = Self::respond(trainer, &valve.gamma, &client.state.personal);
             let offset = Self::respond(trainer, &valve.beta, &client.state.personal);
             for row in features.chunks_exact_mut(gain.len()) {
@@ -392,7 +437,7 @@ mod tests {
         for magnitude in [Magnitude::Norm, Magnitude::Squared] {
             let value = |features: &[f32], embeddings: &[f32]| {
                 let (f, e) = (Leaf::new(features.to_vec(), 2, 3), Leaf::new(embeddings.to_vec(), 2, 3));
-                let loss = guidance(f.traced(), &e, &received, &[1, 0], 0.3, magnitude);
+                let loss = guidance(f.traced(), &e, &received, &[1, 0], (0.7, 0.3), magnitude);
                 let value = loss.as_vec()[0];
                 loss.backward();
                 (value, f.gradient(), e.gradient())

@@ -1,5 +1,7 @@
 //! MOON: features are drawn to the global model's and pushed from the client's previous model's.
 
+use super::shared::flat::dot;
+use super::shared::frozen::Frozen;
 use crate::base::Outcome;
 use crate::engine::Model;
 use crate::engine::tape::{Loss, Traced, cross_entropy, known};
@@ -37,20 +39,22 @@ fn contrast(features: Traced, width: usize, views: &Views, tau: f32) -> Loss {
     const LEAST: f32 = 1e-8;
     let own = features.as_vec();
     let rows = (own.len() / width.max(1)) as f32;
-    let norm = |v: &[f32]| v.iter().map(|v| v * v).sum::<f32>().sqrt().max(LEAST);
+    let norm = |v: &[f32]| (dot(v, v) as f32).sqrt().max(LEAST);
     let (mut gradient, mut value) = (vec![0.0; own.len()], 0.0);
     for (i, d) in gradient.chunks_exact_mut(width).enumerate() {
         let range = i * width..(i + 1) * width;
         let (f, a, b) = (&own[range.clone()], &views.global[range.clone()], &views.previous[range]);
         let (norm_f, norm_a, norm_b) = (norm(f), norm(a), norm(b));
-        let cosine = |other: &[f32], norm_other: f32| f.iter().zip(other).map(|(f, o)| f / norm_f * (o / norm_other)).sum::<f32>();
+        let cosine = |other: &[f32], norm_other: f32| (dot(f, other) / (f64::from(norm_f) * f64::from(norm_other))) as f32;
         let (cos_a, cos_b) = (cosine(a, norm_a), cosine(b, norm_b));
         let margin = (cos_b - cos_a) / tau;
         value += margin.max(0.0) + (-margin.abs()).exp().ln_1p();
         let slope = 1.0 / (1.0 + (-margin).exp()) / (tau * rows);
+        // The slope of a cosine is (other / |other| - cosine f / |f|) / |f|.
+        let share = slope / norm_f;
+        let (of_a, of_b, of_f) = (share / norm_a, share / norm_b, share * (cos_b - cos_a) / norm_f);
         for (((d, f), a), b) in d.iter_mut().zip(f).zip(a).zip(b) {
-            let toward = |other: f32, norm_other: f32, cosine: f32| (other / norm_other - cosine * (f / norm_f)) / norm_f;
-            *d = slope * (toward(*b, norm_b, cos_b) - toward(*a, norm_a, cos_a));
+            *d = of_b * b - of_a * a - of_f * f;
         }
     }
     known(features, value / rows, gradient)
@@ -64,12 +68,16 @@ impl Moon {
         })
     }
     /// Both frozen models see the batch in training mode, as in the reference.
-    fn frozen(server: &Server<()>, state: &Previous) -> [Model; 2] {
+    fn models(server: &Server<()>, state: &Previous) -> [Model; 2] {
         let previous = state.0.as_ref().unwrap_or(&server.global);
         [&server.global, previous].map(|model| Model { training: true, ..model.clone() })
     }
-    fn views(trainer: &mut Trainer<'_>, [global, previous]: &mut [Model; 2], batch: &Batch) -> Outcome<Views> {
-        Ok(Views { global: trainer.embed(global, batch)?, previous: trainer.embed(previous, batch)? })
+    fn frozen(trainer: &mut Trainer<'_>, server: &Server<()>, state: &Previous) -> Outcome<[Frozen; 2]> {
+        let [global, previous] = Self::models(server, state);
+        Ok([Frozen::new(trainer, global)?, Frozen::new(trainer, previous)?])
+    }
+    fn views(trainer: &mut Trainer<'_>, [global, previous]: &mut [Frozen; 2], batch: &Batch) -> Outcome<Views> {
+        Ok(Views { global: global.features(trainer, batch)?, previous: previous.features(trainer, batch)? })
     }
 }
 
@@ -94,7 +102,7 @@ impl Algorithm for Moon {
                 Field::with("mu", Type::non_negative(), 1.0, "Weight of the contrast.").from("mu", "MOON's main.py"),
                 Field::with("tau", Type::positive(), 0.5, "Temperature of the contrast.").from("tau", "MOON's main.py and README"),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
     fn beside_gradients(&self) -> Option<&'static str> {
@@ -113,15 +121,15 @@ impl Algorithm for Moon {
     fn local_update(&self, trainer: &mut Trainer<'_>, server: &Server<()>, client: &mut Client<Previous>) -> Outcome<()> {
         let model = &mut client.model;
         model.training = true;
-        let mut frozen = Self::frozen(server, &client.state);
+        let mut frozen = if self.mu == 0.0 { None } else { Some(Self::frozen(trainer, server, &client.state)?) };
         let mut optimiser = trainer.optimiser();
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
                 let update = Update::new(&mut optimiser);
-                if self.mu == 0.0 {
+                let Some(frozen) = &mut frozen else {
                     return trainer.step(model, batch, &Objective::CrossEntropy, update).map(drop);
-                }
-                let views = Self::views(trainer, &mut frozen, batch)?;
+                };
+                let views = Self::views(trainer, frozen, batch)?;
                 trainer.step(model, batch, &self.objective(model.net.features(), &views), update).map(drop)
             })?;
         }
@@ -137,7 +145,8 @@ impl Algorithm for Moon {
         client: &Client<Previous>,
         batch: &mut Batch,
     ) -> Outcome<Option<f64>> {
-        let views = Self::views(trainer, &mut Self::frozen(server, &client.state), batch)?;
+        let [mut global, mut previous] = Self::models(server, &client.state);
+        let views = Views { global: trainer.embed(&mut global, batch)?, previous: trainer.embed(&mut previous, batch)? };
         let mut model = Model { training: false, ..client.model.clone() };
         let objective = self.objective(model.net.features(), &views);
         Ok(Some(f64::from(trainer.loss(&mut [&mut model], batch, &objective)?)))

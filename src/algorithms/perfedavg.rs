@@ -52,9 +52,22 @@ fn halves(batch: &Batch, size: usize) -> Option<(Batch, Batch)> {
     (cut < rows).then(|| (batch.part(0..cut), batch.part(cut..rows)))
 }
 
-/// One plain step of adaptation at the client's learning rate.
-fn adapt(trainer: &mut Trainer<'_>, model: &mut Model, batch: &Batch) -> Outcome<()> {
-    trainer.step(model, batch, &Objective::CrossEntropy, Update::new(&mut Optimiser::new(Rule::Sgd))).map(drop)
+/// One plain step of adaptation.
+fn adapt(trainer: &mut Trainer<'_>, model: &mut Model, batch: &Batch, rate: f32) -> Outcome<()> {
+    trainer.step(model, batch, &Objective::CrossEntropy, Update::new(&mut Optimiser::new(Rule::Sgd)).rate(rate)).map(drop)
+}
+
+impl PerFedAvg {
+    /// Local trainings in a row in each round.
+    fn repeats(&self) -> u64 {
+        self.variant.choose(self.repeats, 2, 1)
+    }
+    /// The learning rate after so many participations, and trainings of this round.
+    fn rate(&self, trainer: &Trainer<'_>, participations: u64, training: u64) -> f32 {
+        let settings = &trainer.world.settings;
+        let decay = settings.learning_rate_decay.unwrap_or(1.0);
+        (0..participations * self.repeats() + training).fold(settings.learning_rate, |rate, _| rate * decay) as f32
+    }
 }
 
 impl Algorithm for PerFedAvg {
@@ -75,8 +88,8 @@ impl Algorithm for PerFedAvg {
                    is tested after one step from w",
             differences: "first order, as in PFLlib: the Hessian is left out. PFLlib sets beta to the learning rate whatever is asked for, \
                           trains twice in a row in each round (`repeats: 2`), weighs by samples where the paper averages uniformly \
-                          (`weights`), and lets the steps before the measured training losses add up (`loss_steps: drift`). Its second \
-                          step of learning-rate decay a round is left out. A client with fewer samples than two batches does not train. \
+                          (`weights`), and lets the steps before the measured training losses add up (`loss_steps: drift`). The learning \
+                          rate falls with each of these trainings, beta does not. A client with fewer samples than two batches does not train. \
                           One step at the learning rate is all that is personal: where that is small, so is the gain on FedAvg",
             fields: vec![
                 Variant::Pfllib.field(),
@@ -97,7 +110,7 @@ impl Algorithm for PerFedAvg {
                     "How the model moves while the full training loss is measured.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
     fn beside_gradients(&self) -> Option<&'static str> {
@@ -111,16 +124,19 @@ impl Algorithm for PerFedAvg {
         let model = &mut client.model;
         model.training = true;
         let mut outer = trainer.optimiser();
-        for _ in 0..self.variant.choose(self.repeats, 2, 1) * trainer.epochs() {
-            trainer.pass(pass, |trainer, batch| {
-                let Some((first, second)) = halves(batch, size) else { return Ok(()) };
-                let start = model.params.clone();
-                adapt(trainer, model, &first)?;
-                trainer.gradients(&mut [model], &second, &Objective::CrossEntropy, crate::engine::Parts::All)?;
-                model.params = start;
-                trainer.apply(0, model, Update::new(&mut outer).rate(beta));
-                Ok(())
-            })?;
+        for training in 0..self.repeats() {
+            let rate = self.rate(trainer, client.participations, training);
+            for _ in 0..trainer.epochs() {
+                trainer.pass(pass, |trainer, batch| {
+                    let Some((first, second)) = halves(batch, size) else { return Ok(()) };
+                    let start = model.params.clone();
+                    adapt(trainer, model, &first, rate)?;
+                    trainer.gradients(&mut [model], &second, &Objective::CrossEntropy, crate::engine::Parts::All)?;
+                    model.params = start;
+                    trainer.apply(0, model, Update::new(&mut outer).rate(beta));
+                    Ok(())
+                })?;
+            }
         }
         Ok(())
     }
@@ -145,7 +161,8 @@ impl Algorithm for PerFedAvg {
             return Ok(());
         }
         let mut adapted = Model { training: true, ..client.model.clone() };
-        trainer.first_batch(trainer.training(), |trainer, batch| adapt(trainer, &mut adapted, batch))?;
+        let rate = self.rate(trainer, client.participations, 0);
+        trainer.first_batch(trainer.training(), |trainer, batch| adapt(trainer, &mut adapted, batch, rate))?;
         client.model.buffers = adapted.buffers.clone();
         client.state.0 = Some(adapted);
         Ok(())
@@ -166,13 +183,13 @@ impl Algorithm for PerFedAvg {
         let pass = Pass { size: 2 * size, ..trainer.measuring() };
         let restart = self.variant.choose(self.loss_steps, LossSteps::Drift, LossSteps::Restart) == LossSteps::Restart;
         let mut model = Model { training: false, ..client.model.clone() };
-        let (mut sum, mut rows) = (0.0, 0);
+        let (mut sum, mut rows, rate) = (0.0, 0, self.rate(trainer, client.participations, 0));
         trainer.pass(pass, |trainer, batch| {
             let Some((first, second)) = halves(batch, size) else { return Ok(()) };
             if restart {
                 model.params = client.model.params.clone();
             }
-            adapt(trainer, &mut model, &first)?;
+            adapt(trainer, &mut model, &first, rate)?;
             let scores = trainer.predict(&model, &second)?;
             sum += f64::from(trainer.cross_entropy(&scores, &second.y)) * second.rows() as f64;
             rows += second.rows() as u64;

@@ -380,6 +380,17 @@ impl Network {
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
+    /// Whether a sample's outputs are the same in training as in evaluation, whatever the batch: no layer normalises by the batch or
+    /// drops at random.
+    #[must_use]
+    pub fn same_in_training(&self) -> bool {
+        let random = |layer: &Layer| match layer {
+            Layer::Dropout { p, .. } => *p > 0.0,
+            Layer::Lstm { dropout, .. } | Layer::Attention { dropout, .. } => *dropout > 0.0,
+            _ => false,
+        };
+        self.layout.buffers.is_empty() && !self.layers.iter().any(random)
+    }
     /// Features of one sample: what the base gives to the head.
     #[must_use]
     pub fn features(&self) -> usize {

@@ -33,8 +33,12 @@ impl Support {
     }
     /// Everything.
     pub fn whole(&mut self, len: usize) {
+        self.only(0..len);
+    }
+    /// One range.
+    pub fn only(&mut self, range: Range<usize>) {
         self.ranges.clear();
-        self.ranges.push(0..len);
+        self.ranges.push(range);
     }
     /// What the gradient of a network on the samples `x` can reach.
     pub fn batch<F: Real>(&mut self, net: &Network, x: &[F]) {

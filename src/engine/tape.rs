@@ -137,7 +137,15 @@ impl Head {
     /// Logits (rows, classes) of features (rows, features).
     #[must_use]
     pub fn apply(&self, features: Traced) -> Traced {
-        let (features, mut tape) = row_by_row(features);
+        let (features, tape) = row_by_row(features);
+        self.on(features, tape, true)
+    }
+    /// [`Head::apply`] on features that take no gradient, which is not computed then.
+    #[must_use]
+    pub fn apply_constant(&self, features: Constant) -> Traced {
+        self.on(features, StepTape::default(), false)
+    }
+    fn on(&self, features: Constant, mut tape: StepTape, through: bool) -> Traced {
         let (rows, values) = (features.shape().0, values(&features));
         let mut logits = Vec::new();
         self.pass.borrow_mut().forward(&self.net, &self.params, &values, rows, &mut logits);
@@ -148,8 +156,11 @@ impl Head {
             let mut d_features = Vec::new();
             let mut gradient = head.gradient.as_ref().map(|gradient| gradient.borrow_mut());
             let gradient = gradient.as_mut().map(|gradient| &mut gradient[..]);
-            head.pass.borrow_mut().backward(&head.net, &head.params, &values, &d_logits, gradient, Some(&mut d_features));
-            add(grads.get_or_alloc_mut(&from)?, &d_features);
+            let below = through.then_some(&mut d_features);
+            head.pass.borrow_mut().backward(&head.net, &head.params, &values, &d_logits, gradient, below);
+            if through {
+                add(grads.get_or_alloc_mut(&from)?, &d_features);
+            }
             Ok(())
         });
         logits.put_tape(tape)
@@ -179,6 +190,11 @@ impl Graph {
     #[must_use]
     pub fn head(&self, features: Traced) -> Traced {
         self.head.apply(features)
+    }
+    /// The head on features that take no gradient, (rows, classes).
+    #[must_use]
+    pub fn head_of_constant(&self, features: Constant) -> Traced {
+        self.head.apply_constant(features)
     }
     /// The head on the features, (rows, classes).
     #[must_use]

@@ -126,7 +126,7 @@ impl Streams for Seeded {
                 // From 2^-33 to 1 - 2^-33 in steps of 2^-32, so that neither logarithm is of 0.
                 NoiseKind::Logistic => {
                     let u = (f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0;
-                    (u / (1.0 - u)).ln() as f32
+                    ((u / (1.0 - u)) as f32).ln()
                 }
             };
         }

@@ -171,6 +171,17 @@ impl<'a> Trainer<'a> {
         self.at.pass = self.first_pass;
         self.rewound |= self.steps > 0;
     }
+    /// The samples of the batch that was visited last, as the data set numbers them, a row each.
+    #[must_use]
+    pub fn chosen(&self) -> &[u32] {
+        &self.worker.chosen
+    }
+    /// Whether this model's outputs on a training sample are the same in every batch and pass: neither the model nor an intervention
+    /// makes them depend on either.
+    #[must_use]
+    pub fn foreseeable(&self, model: &Model) -> bool {
+        self.world.interventions.is_empty() && (!model.training || model.net.same_in_training())
+    }
     /// Noise for an algorithm.
     pub fn noise(&mut self, kind: NoiseKind, out: &mut [f32]) {
         let at = self.moment();
@@ -216,16 +227,16 @@ impl<'a> Trainer<'a> {
             Order::Window { .. } | Order::Stored | Order::Test | Order::Validation => None,
         };
         let mut batch = std::mem::take(&mut self.worker.batch);
-        let mut chosen: Vec<u32> = Vec::with_capacity(pass.size.min(samples.len()));
         let mut result = Ok(());
         for cut in pass.cuts(samples.len()).take(most) {
+            let chosen = &mut self.worker.chosen;
             chosen.clear();
             match &order {
                 Some(order) => chosen.extend(order[cut].iter().map(|i| samples[*i as usize])),
                 None => chosen.extend_from_slice(&samples[cut]),
             }
-            world.data.gather(&chosen, &mut batch.x);
-            world.data.gather_labels(&chosen, &mut batch.y);
+            world.data.gather(chosen, &mut batch.x);
+            world.data.gather_labels(chosen, &mut batch.y);
             if !matches!(pass.order, Order::Test | Order::Validation) {
                 world.interventions.iter().for_each(|intervention| intervention.poison(self.at, &mut batch));
             }
@@ -316,9 +327,11 @@ impl<'a> Trainer<'a> {
         supports.resize_with(grads.len(), Support::default);
         for ((grad, support), model) in grads.iter_mut().zip(&mut *supports).zip(models.iter()) {
             support.clear(grad, model.params.len());
-            match model.net.input().numel() * batch.rows() == batch.x.len() {
-                true => support.batch(&model.net, &batch.x),
-                false => support.whole(model.params.len()),
+            match parts {
+                Parts::Nothing => {}
+                Parts::Head => support.only(model.net.layout().head()),
+                _ if model.net.input().numel() * batch.rows() == batch.x.len() => support.batch(&model.net, &batch.x),
+                _ => support.whole(model.params.len()),
             }
         }
         let mut losses = 1;
@@ -380,7 +393,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// The gradient of the `index`-th model of the last [`Trainer::gradients`].
+    /// The gradient of the `index`-th model of the last [`Trainer::gradients`]; what its parts left out holds nothing of use.
     #[must_use]
     pub fn gradient(&self, index: usize) -> &[f32] {
         &self.worker.grads[index]

@@ -55,6 +55,8 @@ pub struct Worker {
     pub(super) batch: super::batch::Batch,
     /// The gradient of one sample.
     pub(super) sample: Vec<f32>,
+    /// The samples of the present batch, as the data set numbers them.
+    pub(super) chosen: Vec<u32>,
 }
 
 impl World {

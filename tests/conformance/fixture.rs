@@ -81,7 +81,9 @@ pub fn list(folder: &Path) -> Vec<PathBuf> {
 impl Fixture {
     pub fn read(path: &Path) -> Result<Self, String> {
         let (header, tensors) = read_file(path)?;
-        let run: Run = serde_json::from_str(header.get("pfl").ok_or("the header has no `pfl`")?).map_err(|e| e.to_string())?;
+        // Python writes an undefined AUC as NaN, which JSON does not have.
+        let header = header.get("pfl").ok_or("the header has no `pfl`")?.replace(": NaN", ": null");
+        let run: Run = serde_json::from_str(&header).map_err(|e| e.to_string())?;
         let (_, samples) = read_file(&path.with_file_name(&run.data))?;
         let part = |client: usize, part: &str| {
             samples.get(&format!("client{client}.{part}")).cloned().ok_or_else(|| format!("no data `client{client}.{part}`"))
@@ -104,7 +106,8 @@ impl Fixture {
         value.and_then(Value::as_f64).unwrap_or_else(|| panic!("the fixture has no number `{setting}`"))
     }
     pub fn flag(&self, setting: &str) -> bool {
-        self.run.settings.get(setting).and_then(Value::as_bool).unwrap_or(false)
+        let value = self.run.settings.get(setting).or_else(|| self.run.all_settings.get(setting));
+        value.and_then(Value::as_bool).unwrap_or(false)
     }
     /// A hyper-parameter, or the reference's setting of that name.
     pub fn hyper(&self, name: &str) -> Value {

@@ -40,13 +40,13 @@ pub fn algorithm(fixture: &Fixture) -> Option<Value> {
         "FedBN" => json!({"name": "fedbn", "match": "name"}),
         "PerAvg" => json!({"name": "perfedavg", "variant": "pfllib"}),
         "FedGen" => json!({"name": "fedgen", "variant": "pfllib", "noise_dim": hyper("noise_dim"), "hidden_dim": hyper("hidden_dim"),
-            "generator_learning_rate": hyper("generator_learning_rate"), "server_steps": hyper("server_epochs"), "local_base": false}),
+            "generator_learning_rate": hyper("generator_learning_rate"), "server_steps": hyper("server_epochs"), "local_base": hyper("localize_feature_extractor")}),
         "FedALA" => json!({"name": "fedala", "variant": "pfllib", "eta": hyper("eta"), "percent": hyper("rand_percent"),
             "tensors": hyper("layer_idx"), "threshold": 0.1, "max_start_epochs": 1000}),
         "FedPAC" => json!({"name": "fedpac", "variant": "pfllib", "lambda": hyper("lamda")}),
         "FedKD" => json!({"name": "fedkd", "variant": "pfllib", "student_learning_rate": hyper("mentee_learning_rate"),
             "t_start": hyper("T_start"), "t_end": hyper("T_end")}),
-        "FedDBE" => json!({"name": "feddbe", "momentum": hyper("momentum"), "kappa": hyper("kl_weight")}),
+        "FedDBE" => json!({"name": "feddbe", "momentum": hyper("momentum"), "kappa": hyper("kl_weight"), "offset": true}),
         "FedAS" => json!({"name": "fedas", "alignment_rate": 0.01, "alignment_batch": 16, "alignment_epochs": 1}),
         "FedCross" => json!({"name": "fedcross", "variant": "pfllib", "alpha": hyper("fedcross_alpha"),
             "first_stage": hyper("first_stage_bound"), "partner": partner(&hyper("collaberative_model_select_strategy"))}),
@@ -56,8 +56,8 @@ pub fn algorithm(fixture: &Fixture) -> Option<Value> {
         "MOON" => json!({"name": "moon", "mu": hyper("mu"), "tau": hyper("tau")}),
         "FML" => json!({"name": "fml", "variant": "pfllib", "alpha": hyper("alpha"), "beta": hyper("beta"), "clip": 10.0}),
         "FedPCL" => json!({"name": "fedpcl", "variant": "pfllib", "tau": hyper("tau"), "clip": 10.0}),
-        "FedCP" => json!({"name": "fedcp", "lambda": hyper("lamda")}),
-        "GPFL" => json!({"name": "gpfl", "variant": "pfllib", "lambda": hyper("lamda"), "mu": hyper("mu")}),
+        "FedCP" => json!({"name": "fedcp", "variant": "pfllib", "lambda": hyper("lamda"), "policy": "network"}),
+        "GPFL" => json!({"name": "gpfl", "variant": "pfllib", "lambda": hyper("lamda"), "mu": hyper("mu"), "angle": 1.0, "valve": true}),
         "FedNTD" => json!({"name": "fedntd", "beta": hyper("beta"), "tau": hyper("tau"), "divisor": "static"}),
         "FedGH" => json!({"name": "fedgh", "server_learning_rate": hyper("server_learning_rate"), "header": "client0"}),
         "PFL-DA" => json!({"name": "pflda", "variant": "pfllib", "lambda": hyper("lamda")}),
@@ -205,6 +205,11 @@ pub fn start(name: &str) -> String {
         None if name == "context" => "init.client0.context".to_owned(),
         _ => format!("init.{name}"),
     }
+}
+
+/// Whether the reference forgets its drop rate for this algorithm.
+pub fn loses_nothing(algorithm: &str) -> bool {
+    matches!(algorithm, "APPLE" | "FD" | "FedCP" | "FedGH" | "FedMTL" | "FedPCL" | "FedProto" | "GPFL" | "Local")
 }
 
 /// The last round after which the reference's state follows from more than its rounding.

@@ -32,8 +32,8 @@ impl Streams for Recorded {
     fn cohort(&self, round: u64, _: usize, _: usize, _: usize) -> Vec<usize> {
         self.selection[round as usize].clone()
     }
-    fn accepted(&self, _: u64, count: usize, _: usize) -> Vec<usize> {
-        (0..count).collect()
+    fn accepted(&self, _: u64, _: usize, keep: usize) -> Vec<usize> {
+        (0..keep).collect()
     }
     fn order(&self, _: Moment, n: usize) -> Vec<u32> {
         (0..n as u32).collect()
@@ -133,6 +133,10 @@ fn world(fixture: &Fixture) -> Result<World, String> {
         "learning_rate": number("local_learning_rate"),
         "learning_rate_decay": fixture.flag("learning_rate_decay").then(|| number("learning_rate_decay_gamma")),
         "join_ratio": number("join_ratio"),
+        "random_join_ratio": fixture.flag("random_join_ratio"),
+        "drop_rate": if mapping::loses_nothing(&run.algorithm) { 0.0 } else { number("client_drop_rate") },
+        "few_shot": number("few_shot") as u64,
+        "eval_every": number("eval_gap") as u64,
         "seconds_per_batch": 0.0, "seconds_per_upload": 0.0, "train_loss": "full",
     }))
     .map_err(|e| e.to_string())?;
@@ -354,11 +358,11 @@ fn metrics(fixture: &Fixture, history: &History, known: bool) -> Result<(), Stri
     let mut faults = Vec::new();
     // A second set of entries under one round is the evaluation after the last round's work.
     let mut seen = BTreeSet::new();
-    let first_round = run.metrics.iter().map(|m| m.round).min().unwrap_or(0);
+    let rounds: BTreeSet<i64> = run.metrics.iter().map(|m| m.round).collect();
     for metric in run.metrics.iter().filter(|m| m.round <= mapping::comparable(fixture) as i64) {
         let tested = metric.correct.is_some();
         let again = !seen.insert((metric.round, metric.client, metric.kind.clone(), tested));
-        let round = (metric.round - first_round) as usize;
+        let round = rounds.iter().position(|round| *round == metric.round).unwrap_or_default();
         let evaluation = if again { history.evaluations.iter().find(|e| e.finished) } else { history.evaluations.get(round) };
         let view = mapping::view(&run.algorithm, metric.kind.as_deref());
         let Some(ours) = evaluation.and_then(|e| e.views.get(view)).and_then(|m| m.clients.get(metric.client)) else {

@@ -112,3 +112,38 @@ fn the_authors_columns_and_the_reference_order_differ_for_fedpcl() {
     let columns = |columns: &str| series(&case("fedpcl", json!({"columns": columns})), "test_accuracy").last().expect("measured").1;
     assert!(columns("class") > columns("insertion"), "exchanged labels cannot be better on separable digits");
 }
+
+/// Every parameter of the bases after all rounds, and the accuracies along the way.
+fn is_fedper(name: &str, off: Value) {
+    let (ours, fedper) = (run(&case(name, off)), run(&case("fedper", json!({}))));
+    let base = case("fedper", json!({})).world().layout().base();
+    for (a, b) in ours.global.params[base.clone()].iter().zip(&fedper.global.params[base]) {
+        assert!((a - b).abs() < 1e-5, "{name}: {a} and {b}");
+    }
+}
+
+#[test]
+fn gpfl_without_guidance_and_valve_is_fedper() {
+    // Up to rounding: its loss is an expression on the features, FedPer's is not.
+    is_fedper("gpfl", json!({"angle": 0.0, "lambda": 0.0, "valve": false}));
+    let base = || global("gpfl", json!({"angle": 0.0, "lambda": 0.0}));
+    assert!(base() != global("gpfl", json!({"lambda": 0.0})), "each term is on by default");
+    assert!(base() != global("gpfl", json!({"angle": 0.0, "lambda": 0.0, "valve": false})));
+}
+
+#[test]
+fn fedcp_whose_features_are_all_personal_is_fedper() {
+    is_fedper("fedcp", json!({"lambda": 0.0, "policy": "personal"}));
+    assert!(global("fedcp", json!({"lambda": 0.0})) != global("fedcp", json!({"lambda": 0.0, "policy": "personal"})));
+    assert!(global("fedcp", json!({})) != global("fedcp", json!({"lambda": 0.0})));
+}
+
+#[test]
+fn feddbe_without_offset_and_regulariser_is_fedavg() {
+    let fedavg = run(&case("fedavg", json!({})));
+    let off = run(&case("feddbe", json!({"offset": false, "kappa": 0.0})));
+    assert!(off.global.params[..] == fedavg.global.params[..]);
+    assert_eq!(off.history.series("test_accuracy"), fedavg.history.series("test_accuracy"));
+    assert!(global("feddbe", json!({"kappa": 0.0})) != global("fedavg", json!({})), "the offset acts alone");
+    assert!(global("feddbe", json!({"offset": false})) != global("fedavg", json!({})), "and so does the regulariser");
+}

@@ -18,13 +18,26 @@ fn kernels(distance: f64) -> (f64, f64) {
 pub(crate) fn mmd(a: &[f32], b: &[f32], columns: usize) -> (f32, Vec<f32>) {
     let rows = a.len() / columns.max(1);
     let pairs = (rows * rows).max(1) as f64;
+    let row = |i: usize| i * columns..(i + 1) * columns;
+    // Both orders of a pair have the same distance.
+    let within = |values: &[f32]| {
+        let mut table = vec![(0.0, 0.0); rows * rows];
+        for i in 0..rows {
+            for j in i..rows {
+                let pair = kernels(squared_distance(&values[row(i)], &values[row(j)]));
+                (table[i * rows + j], table[j * rows + i]) = (pair, pair);
+            }
+        }
+        table
+    };
+    let (within_a, within_b) = (within(a), within(b));
     let (mut value, mut gradient) = (0.0, vec![0.0; a.len()]);
-    for (i, (own, other)) in a.chunks_exact(columns).zip(b.chunks_exact(columns)).enumerate() {
+    for (i, own) in a.chunks_exact(columns).enumerate() {
         let gradient = &mut gradient[i * columns..][..columns];
-        for (near, far) in a.chunks_exact(columns).zip(b.chunks_exact(columns)) {
-            let (within, slope) = kernels(squared_distance(own, near));
+        for (j, (near, far)) in a.chunks_exact(columns).zip(b.chunks_exact(columns)).enumerate() {
+            let (within, slope) = within_a[i * rows + j];
             let (across, slope_across) = kernels(squared_distance(own, far));
-            value += within + kernels(squared_distance(other, far)).0 - 2.0 * across;
+            value += within + within_b[i * rows + j].0 - 2.0 * across;
             // Each pair within `a` occurs twice, and a squared distance has the slope 2 (own - near).
             let (toward, away) = ((4.0 * slope / pairs) as f32, (4.0 * slope_across / pairs) as f32);
             for (((sum, own), near), far) in gradient.iter_mut().zip(own).zip(near).zip(far) {

@@ -11,5 +11,6 @@ pub(crate) fn refuse(world: &World, algorithm: &str) -> Outcome<()> {
     if world.newcomers.is_empty() {
         return Ok(());
     }
-    Err(Fault::stage(format!("new clients are not defined for `{algorithm}`")).help("leave `new_clients` at 0"))
+    Err(Fault::stage(format!("new clients are not defined for `{algorithm}`"))
+        .help("its server keeps no model for one to start from, and neither its paper nor PFLlib defines one: leave `new_clients` at 0"))
 }

@@ -68,11 +68,12 @@ impl Normed {
         index: usize,
         norm: &Norm,
         optimisers: &mut [Optimiser<f32>; 3],
+        rate: f32,
         corrections: &[Correction<'_, f32>],
     ) {
         let [first, second, third] = optimisers;
-        trainer.apply(index, &mut self.linear, Update::new(first).with(corrections));
-        let (rate, range) = (trainer.rate(), 0..self.scale.len());
+        trainer.apply(index, &mut self.linear, Update::new(first).with(corrections).rate(rate));
+        let range = 0..self.scale.len();
         second.step(&mut self.scale, &norm.scale.gradient(), rate, range.clone(), corrections);
         third.step(&mut self.shift, &norm.shift.gradient(), rate, range, corrections);
     }

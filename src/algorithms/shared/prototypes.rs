@@ -2,6 +2,7 @@
 //!
 //! Means are sequential `f32` sums in the order in which the vectors come, divided once, so that they agree with the reference.
 
+use super::frozen::embed_pass;
 use crate::base::Outcome;
 use crate::engine::Model;
 use crate::engine::tape::{Graph, Loss, known};
@@ -80,12 +81,11 @@ impl Prototypes {
     /// feature vector first.
     pub(crate) fn collect(trainer: &mut Trainer<'_>, model: &Model, mut prepare: impl FnMut(&mut [f32])) -> Outcome<Self> {
         let mut model = Model { training: false, ..model.clone() };
-        let mut means = ClassMeans::default();
-        trainer.pass(trainer.training(), |trainer, batch| {
-            let mut features = trainer.embed(&mut model, batch)?;
-            features.chunks_exact_mut(model.net.features()).for_each(&mut prepare);
-            means.add(&features, &batch.y);
-            Ok(())
+        let (mut means, width) = (ClassMeans::default(), model.net.features());
+        embed_pass(trainer, &mut model, trainer.training(), |features, labels| {
+            let mut features = features.to_vec();
+            features.chunks_exact_mut(width).for_each(&mut prepare);
+            means.add(&features, labels);
         })?;
         Ok(means.means())
     }

@@ -2,5 +2,4 @@
 
 pub mod assignment;
 pub mod lbfgs;
-pub mod low_rank;
 pub mod simplex;
