@@ -3,8 +3,8 @@
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::{Entry, Parts};
-use crate::fl::per_sample::UNSHUFFLED;
 use crate::fl::batch::{Order, Pass};
+use crate::fl::per_sample::UNSHUFFLED;
 use crate::fl::{Algorithm, Client, Description, Objective, Server, State, Trainer, Visitor, Who};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;

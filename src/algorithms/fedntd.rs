@@ -3,8 +3,8 @@
 use super::shared::distillation::not_true_divergence;
 use crate::base::Outcome;
 use crate::engine::tape::cross_entropy;
-use crate::fl::per_sample::OUTPUTS;
 use crate::fl::algorithm::weighted_mean;
+use crate::fl::per_sample::OUTPUTS;
 use crate::fl::{Aggregation, Algorithm, Client, Description, Objective, Server, Trainer, Update, Uploaded};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;

@@ -4,8 +4,8 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::{Graph, Leaf, Loss, cross_entropy, kl_divergence};
 use crate::engine::{Model, Parts};
-use crate::fl::per_sample::OWN_LOSS;
 use crate::fl::algorithm::weighted_mean;
+use crate::fl::per_sample::OWN_LOSS;
 use crate::fl::{
     Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Server, State, Trainer, Update, Uploaded, Visitor, World,
 };

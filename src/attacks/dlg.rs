@@ -16,13 +16,7 @@ use crate::engine::loss::argmax;
 ///
 /// # Errors
 /// A stage fault when the samples do not fit the model, or `Interrupted`.
-pub fn attack(
-    problem: &Problem,
-    labels: Option<&[u32]>,
-    steps: usize,
-    rng: &mut Stream,
-    pause: &dyn Pause,
-) -> Outcome<Reconstruction> {
+pub fn attack(problem: &Problem, labels: Option<&[u32]>, steps: usize, rng: &mut Stream, pause: &dyn Pause) -> Outcome<Reconstruction> {
     let (numbers, classes) = (problem.numbers(), problem.model.net.classes());
     let mut replay = problem.replay();
     let free = if labels.is_some() { 0 } else { problem.samples * classes };

@@ -26,13 +26,7 @@ pub struct Options {
 ///
 /// # Errors
 /// A stage fault when the samples do not fit the model, or `Interrupted`.
-pub fn attack(
-    problem: &Problem,
-    labels: &[u32],
-    options: &Options,
-    rng: &mut Stream,
-    pause: &dyn Pause,
-) -> Outcome<Reconstruction> {
+pub fn attack(problem: &Problem, labels: &[u32], options: &Options, rng: &mut Stream, pause: &dyn Pause) -> Outcome<Reconstruction> {
     let shape = problem.model.net.input();
     let mut replay = problem.replay();
     let mut x = normals(rng, problem.numbers());

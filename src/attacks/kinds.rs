@@ -62,7 +62,8 @@ pub fn enough_clients(wanted: u64, there: usize, doing: &str) -> Outcome<()> {
     if wanted <= there as u64 {
         return Ok(());
     }
-    Err(Fault::stage(format!("`clients` is {wanted}, but only {there} clients {doing}")).help("lower `clients`, or leave it out for all of them"))
+    Err(Fault::stage(format!("`clients` is {wanted}, but only {there} clients {doing}"))
+        .help("lower `clients`, or leave it out for all of them"))
 }
 
 /// Refuses texts, of which nothing can be rebuilt.
@@ -177,8 +178,13 @@ pub fn shape() -> Shape {
                     "loss-threshold",
                     "What ranks the samples.",
                 ),
-                count("shadow_models", 1, 4, "Shadow models for each client, from the same initial model as the training; of `method: shadow`.")
-                    .only("method", &["shadow"]),
+                count(
+                    "shadow_models",
+                    1,
+                    4,
+                    "Shadow models for each client, from the same initial model as the training; of `method: shadow`.",
+                )
+                .only("method", &["shadow"]),
                 count("shadow_epochs", 1, 20, "Epochs of their training, with step size and batches of the clients; of `method: shadow`.")
                     .only("method", &["shadow"]),
             ],

@@ -2,8 +2,8 @@
 
 use super::inverting;
 use super::matching::Seen;
-use super::picture::beside;
 use super::pause::Pause;
+use super::picture::beside;
 use super::problem::{Problem, Reconstruction};
 use super::score::{Truth, score};
 use super::similarity::psnr_pfllib;
@@ -183,12 +183,7 @@ fn range(world: &World) -> (f64, f64) {
 }
 
 /// The searches that a client's update gives, or why there are none.
-fn targets_of(
-    world: &World,
-    glimpse: &Glimpse,
-    attack: &Attack,
-    range: (f64, f64),
-) -> Outcome<Result<Vec<Target>, String>> {
+fn targets_of(world: &World, glimpse: &Glimpse, attack: &Attack, range: (f64, f64)) -> Outcome<Result<Vec<Target>, String>> {
     let settings = &world.settings;
     let samples = &world.shard(glimpse.client).train;
     let size = settings.batch_size;

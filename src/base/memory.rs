@@ -20,7 +20,12 @@ pub fn demand(needed: u64, what: &str) -> Outcome<()> {
     let (limit, used) = address_space();
     let left = limit.saturating_sub(used);
     if limit < u64::MAX && needed > left {
-        let what = format!("{what} needs at least {} of memory, and of the limit of this process, {}, {} are left", bytes(needed), bytes(limit), bytes(left));
+        let what = format!(
+            "{what} needs at least {} of memory, and of the limit of this process, {}, {} are left",
+            bytes(needed),
+            bytes(limit),
+            bytes(left)
+        );
         return Err(Fault::stage(what).help("raise the limit (`ulimit -v`), or choose a smaller model, or fewer clients"));
     }
     if needed <= total {

@@ -176,7 +176,12 @@ mod tests {
         says(&flip(json!([1, 1]), json!([3, 2])), "threat.from: label 1 stands twice");
         says(&flip(json!([1]), json!([3, 2])), "threat.to: `from` of `label-flipping` has 1 labels");
         says(&threat(json!({"kind": "edge-case", "source": 4, "target": 4})), "threat.target: `source` and `target` of `edge-case`");
-        says(&of_training(json!({"algorithm": {"name": "local"}, "threat": {"kind": "zero", "attackers": 0.2, "first_round": 1, "seed": 0}})), "threat: `zero` does not apply: `local` sends nothing");
+        says(
+            &of_training(
+                json!({"algorithm": {"name": "local"}, "threat": {"kind": "zero", "attackers": 0.2, "first_round": 1, "seed": 0}}),
+            ),
+            "threat: `zero` does not apply: `local` sends nothing",
+        );
     }
 
     #[test]
@@ -209,7 +214,8 @@ mod tests {
         let noise = |kind: &str| json!({"kind": kind, "clip": 1.0, "noise_multiplier": 1.0, "delta": 1e-5});
         let median = || json!({"kind": "median", "variant": "paper"});
         let secagg = |more: Value| {
-            let mut whole = json!({"kind": "secagg", "bits": 16, "prime": 2_147_483_647u64, "dropouts": 0.0, "bandwidth": 1.0, "latency": 0.0});
+            let mut whole =
+                json!({"kind": "secagg", "bits": 16, "prime": 2_147_483_647u64, "dropouts": 0.0, "bandwidth": 1.0, "latency": 0.0});
             more.as_object().expect("a map").iter().for_each(|(name, value)| whole[name] = value.clone());
             whole
         };
@@ -220,13 +226,22 @@ mod tests {
         says(&protected("fedproto", noise("dp-sgd"), none(), none()), "privacy: `dp-sgd` does not apply: the algorithm sends prototypes");
         says(&protected("ditto", noise("dp-sgd"), none(), none()), "privacy: clipping the gradient of each sample does not apply");
         says(&protected("fedavg", json!({"kind": "dp-sgd", "clip": 1.0, "delta": 1e-5}), none(), none()), "privacy: `privacy` has neither");
-        says(&protected("fedavg", json!({"kind": "dp-sgd", "clip": 1.0, "noise_multiplier": 1.0}), none(), none()), "privacy: `privacy` has noise but no `delta`");
+        says(
+            &protected("fedavg", json!({"kind": "dp-sgd", "clip": 1.0, "noise_multiplier": 1.0}), none(), none()),
+            "privacy: `privacy` has noise but no `delta`",
+        );
         assert!(protected("fedavg", json!({"kind": "dp-sgd", "clip": 1.0, "noise_multiplier": 0.0}), none(), none()).is_empty());
         let classic = json!({"kind": "local-gaussian", "epsilon": 2.0, "calibration": "classic"});
         says(&protected("fedavg", classic, none(), none()), "privacy.epsilon: the classic Gaussian mechanism");
-        says(&protected("fedavg", none(), secagg(json!({"prime": 65535})), none()), "secure.prime: `prime` of `secure` is 65535, which is not a prime");
+        says(
+            &protected("fedavg", none(), secagg(json!({"prime": 65535})), none()),
+            "secure.prime: `prime` of `secure` is 65535, which is not a prime",
+        );
         says(&protected("fedavg", none(), secagg(json!({"threshold": 11})), none()), "secure: `threshold` of `secure` is 11, but only 10");
-        says(&protected("fedavg", none(), secagg(json!({"dropouts": 0.5})), none()), "secure.dropouts: with `dropouts` 0.5 only 5 of 10 clients");
+        says(
+            &protected("fedavg", none(), secagg(json!({"dropouts": 0.5})), none()),
+            "secure.dropouts: with `dropouts` 0.5 only 5 of 10 clients",
+        );
     }
 
     #[test]
@@ -254,7 +269,12 @@ mod tests {
         says(&found(dlg(json!({"round": 6})), none(), mlp()), "round: `round` is 6, but the training has 5 rounds");
         says(&found(dlg(json!({"clients": 6})), none(), mlp()), "clients: `clients` is 6, but only 5 clients take part in a round");
         says(&found(json!({"kind": "membership", "clients": 11}), none(), mlp()), "clients: `clients` is 11, but only 10 clients");
-        says(&found(dlg(none()), none(), json!({"kind": "fasttext"})), "of: `fasttext` takes texts, but gradient attacks rebuild numbers".replace("`fasttext` takes texts", "the model takes texts").as_str());
+        says(
+            &found(dlg(none()), none(), json!({"kind": "fasttext"})),
+            "of: `fasttext` takes texts, but gradient attacks rebuild numbers"
+                .replace("`fasttext` takes texts", "the model takes texts")
+                .as_str(),
+        );
         let adam = || json!({"optimizer": {"name": "adam", "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0}});
         says(&found(dlg(none()), adam(), mlp()), "of: the clients train with `adam`, whose updates are no gradients");
         assert!(found(dlg(json!({"variant": "pfllib"})), adam(), mlp()).is_empty());

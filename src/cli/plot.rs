@@ -54,7 +54,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         && let Some(end) = out.extension().and_then(|end| end.to_str()).filter(|end| OTHERS.contains(&end.to_lowercase().as_str()))
     {
         return Err(Fault::usage(format!("drawings are SVG only, and `{}` ends in `.{end}`", out.display()))
-            .help(format!("write `{}`, or give a folder; browsers and Inkscape turn SVG into other formats", out.with_extension("svg").display()))
+            .help(format!(
+                "write `{}`, or give a folder; browsers and Inkscape turn SVG into other formats",
+                out.with_extension("svg").display()
+            ))
             .into());
     }
     let store = context.needed_store()?;

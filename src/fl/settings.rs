@@ -1,7 +1,7 @@
 //! The typed options of a simulation. The reference's conventions are options too, with its choice as the default.
 
-use crate::engine::update::{Correction, Optimiser, Rule};
 use crate::base::{Fault, Outcome};
+use crate::engine::update::{Correction, Optimiser, Rule};
 use serde::Deserialize;
 
 /// Everything that a simulation can be told, besides the algorithm with its hyper-parameters.

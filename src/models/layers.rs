@@ -309,27 +309,47 @@ pub(super) fn rules(fields: &Fields<'_>) -> Vec<Breach> {
         let layer = if part.kind.name == "embedding" { Ok(Layer::Flatten) } else { (part.kind.make)(&part) };
         let mut needs = |name: &String, part: &str| {
             if !saved.contains(name) {
-                let known = if saved.is_empty() { "nothing is saved before it".to_owned() } else { format!("saved are {}", quoted(saved.iter().map(String::as_str))) };
-                breach(part, Fault::stage(format!("there is no saved value `{name}`; {known}")).help(format!("`{{layer: save, as: {name}}}` saves one")));
+                let known = if saved.is_empty() {
+                    "nothing is saved before it".to_owned()
+                } else {
+                    format!("saved are {}", quoted(saved.iter().map(String::as_str)))
+                };
+                breach(
+                    part,
+                    Fault::stage(format!("there is no saved value `{name}`; {known}"))
+                        .help(format!("`{{layer: save, as: {name}}}` saves one")),
+                );
             }
         };
         match layer {
             Err(fault) => breach("", fault),
             Ok(Layer::Load { name } | Layer::Add { name }) => needs(&name, "as"),
             Ok(Layer::Concat { names }) if names.is_empty() => {
-                breach("all", Fault::stage("`concat` without names puts nothing before the current value").help("name saved values in `all`, or leave the layer out"));
+                breach(
+                    "all",
+                    Fault::stage("`concat` without names puts nothing before the current value")
+                        .help("name saved values in `all`, or leave the layer out"),
+                );
             }
             Ok(Layer::Concat { names }) => names.iter().for_each(|name| needs(name, "all")),
             Ok(Layer::Save { name }) => {
                 if !saved.insert(name.clone()) {
-                    breach("as", Fault::stage(format!("`{name}` is saved twice, so that the first value is lost")).help("give each saved value a name of its own"));
+                    breach(
+                        "as",
+                        Fault::stage(format!("`{name}` is saved twice, so that the first value is lost"))
+                            .help("give each saved value a name of its own"),
+                    );
                 }
             }
             Ok(_) => {}
         }
         if (part.kind.fields)().iter().any(|field| field.name == "name") && !named.insert(part.name()) {
             let at = if part.own.contains_key("name") { "name" } else { "" };
-            breach(at, Fault::stage(format!("two layers are called `{}`", part.name())).help("the parameters of a layer are found by its name, or by its place in the list where it has none"));
+            breach(
+                at,
+                Fault::stage(format!("two layers are called `{}`", part.name()))
+                    .help("the parameters of a layer are found by its name, or by its place in the list where it has none"),
+            );
         }
     }
     breaches

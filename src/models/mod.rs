@@ -23,8 +23,8 @@ mod vit;
 use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Activation, Layer, Network, Shape};
-use crate::spec::rules::Breach;
 use crate::spec::catalog::{Bound, Field, Type, Variant};
+use crate::spec::rules::Breach;
 use serde_json::{Map, Value};
 
 /// The largest size that fits the memory of any machine, so that products of a few do not overflow.

@@ -2,11 +2,11 @@
 //!
 //! PFLlib's ends with a log-softmax; cross-entropy of logits is the same loss, so there is none here.
 
-use super::{unless, DROPOUT, Fields, SIZES};
+use super::{DROPOUT, Fields, SIZES, unless};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Layer, Network, Shape};
-use crate::spec::rules::Breach;
 use crate::spec::catalog::{Field, Type, Variant};
+use crate::spec::rules::Breach;
 use serde_json::json;
 
 pub(super) fn variant() -> Variant {

@@ -185,10 +185,7 @@ impl Intervention for DpSgd {
             plan_round(world, round, cohort, &mut plan);
             if let Some(((client, _), steps)) = done.iter().find(|(key, steps)| plan.get(*key).is_none_or(|planned| planned < *steps)) {
                 let planned = plan.iter().filter(|((id, _), _)| id == client).map(|(_, steps)| steps).sum::<u64>();
-                return Err(super::unplanned(&format!(
-                    "client {client} took {steps} steps in round {} and not {planned}",
-                    round + 1
-                )));
+                return Err(super::unplanned(&format!("client {client} took {steps} steps in round {} and not {planned}", round + 1)));
             }
         }
         let mut steps = remembered(memory);

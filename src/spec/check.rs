@@ -133,7 +133,8 @@ impl Checker<'_> {
             {
                 let word = chosen(shape, variant, choice, own).unwrap_or_default();
                 let message = format!("`{}` is not a parameter of `{choice}: {word}`", join(prefix, field.name));
-                let holders = text::quoted(words.iter().map(|word| format!("{choice}: {word}")).collect::<Vec<_>>().iter().map(String::as_str));
+                let holders =
+                    text::quoted(words.iter().map(|word| format!("{choice}: {word}")).collect::<Vec<_>>().iter().map(String::as_str));
                 let help = format!("{holders} {} it", if words.len() == 1 { "has" } else { "have" });
                 self.say("other-variant", message, key.place, Some(help));
             }

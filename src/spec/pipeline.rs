@@ -370,9 +370,7 @@ fn unmeasured(stage: &Stage, measure: &Measure, cells: &[usize], place: Place, c
         Some(variant) => format!("`{}` is not measured by stage `{}`, which has `{variant}`", measure.metric, stage.name),
         None => format!("`{}` is not measured by stage `{}`", measure.metric, stage.name),
     };
-    problems.push(
-        Diagnostic::error("unknown-metric", what).at(place).help_if(suggest(&measure.metric, measured(first).iter().copied())),
-    );
+    problems.push(Diagnostic::error("unknown-metric", what).at(place).help_if(suggest(&measure.metric, measured(first).iter().copied())));
 }
 
 /// The axes that a stage or one of its inputs reads.

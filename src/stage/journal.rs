@@ -92,8 +92,7 @@ impl<'a> Journal<'a> {
             let bytes: Vec<u8> = state.iter().flat_map(|v| v.to_le_bytes()).collect();
             outdated.extend(book.manifest.searches.insert(number, store.put_part(key, &bytes)?));
         }
-        let manifest =
-            serde_json::to_vec(&book.manifest).map_err(|e| Fault::internal(format!("a checkpoint has no JSON form: {e}")))?;
+        let manifest = serde_json::to_vec(&book.manifest).map_err(|e| Fault::internal(format!("a checkpoint has no JSON form: {e}")))?;
         let objects: Vec<ObjectRef> = book.manifest.rounds.values().chain(book.manifest.searches.values()).copied().collect();
         store.save_checkpoint(key, &manifest, &objects)?;
         outdated.retain(|old| !objects.contains(old));

@@ -254,7 +254,8 @@ mod tests {
         assert_eq!(why(&history, "new_clients:test_accuracy"), "the training has no `new_clients`");
         assert_eq!(why(&history, "test_accuracy"), "");
         for evaluation in &mut history.evaluations {
-            evaluation.threat = Some(Threatened { honest_accuracy: Some(0.5), honest_accuracy_mean: None, attack_success: None, tried: Vec::new() });
+            evaluation.threat =
+                Some(Threatened { honest_accuracy: Some(0.5), honest_accuracy_mean: None, attack_success: None, tried: Vec::new() });
         }
         assert_eq!(why(&history, "attack_success"), "the threat wants no answer of a model, only damage");
         history.evaluations.iter_mut().for_each(|e| e.threat.as_mut().expect("set").honest_accuracy = None);

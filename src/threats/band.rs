@@ -70,8 +70,10 @@ impl Schedule {
             breaches.push(Breach::new("last_round", fault.help("rounds are counted from 1, and both are among those in which they act")));
         }
         if let Some(rounds) = rounds.filter(|rounds| self.first_round > *rounds) {
-            let fault = Fault::stage(format!("`first_round` is {}, but the training has {rounds} rounds: nobody would attack", self.first_round));
-            breaches.push(Breach::new("first_round", fault.help("choose a round of the training; `attackers: 0` measures what nobody does")));
+            let fault =
+                Fault::stage(format!("`first_round` is {}, but the training has {rounds} rounds: nobody would attack", self.first_round));
+            breaches
+                .push(Breach::new("first_round", fault.help("choose a round of the training; `attackers: 0` measures what nobody does")));
         }
         breaches
     }

@@ -74,7 +74,10 @@ fn pairs(from: &[u32], to: &[u32], chained: bool) -> Result<(), Breach> {
         return at("to", fault.help("give another label that it becomes"));
     }
     if let Some(label) = from.iter().enumerate().find(|(i, label)| !chained && from[..*i].contains(label)).map(|(_, label)| label) {
-        return at("from", Fault::stage(format!("label {label} stands twice in `from` of `{NAME}`")).help("a label can become one other label"));
+        return at(
+            "from",
+            Fault::stage(format!("label {label} stands twice in `from` of `{NAME}`")).help("a label can become one other label"),
+        );
     }
     Ok(())
 }

@@ -99,8 +99,14 @@ fn a_known_class_helps_and_a_shuffled_gradient_tells_nothing() {
         let problem = problem(model, shuffled, 1);
         for made in [
             dlg::attack(&problem, None, 20, &mut rng(2), &|| false).expect("an answer"),
-            inverting::attack(&problem, &y, &inverting::Options { steps: 200, rate: 0.1, variation: 0.01, signed: true }, &mut rng(3), &|| false)
-                .expect("an answer"),
+            inverting::attack(
+                &problem,
+                &y,
+                &inverting::Options { steps: 200, rate: 0.1, variation: 0.01, signed: true },
+                &mut rng(3),
+                &|| false,
+            )
+            .expect("an answer"),
         ] {
             let psnr = values(&data, &x, &y, &made)["psnr"];
             assert!(psnr < 12.0, "seed {seed}: {psnr} dB from noise");

@@ -2,9 +2,9 @@
 
 use crate::protected::{private, run_with, secured, world};
 use crate::small::{case, every};
-use pflpipe::{defences, privacy};
 use pflpipe::fl::World;
 use pflpipe::fl::round::Quiet;
+use pflpipe::{defences, privacy};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
