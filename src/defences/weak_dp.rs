@@ -12,6 +12,8 @@ use serde::Deserialize;
 /// Clips steps and adds N(0, stddev^2) to the aggregate.
 #[derive(Debug, Deserialize)]
 pub(super) struct WeakDp {
+    /// Not of FedML's form.
+    #[serde(default)]
     bound: f64,
     stddev: f64,
     seed: u64,
@@ -27,7 +29,7 @@ pub(super) fn variant() -> Variant {
               guarantee of privacy.",
         revision: 1,
         fields: vec![
-            bound(),
+            bound().only("variant", &["paper"]),
             Field::with("stddev", Type::non_negative(), 0.025, "Standard deviation of the noise of a coordinate.")
                 .from("sigma", "the paper"),
             Field::with("seed", Type::at_least(0), 0, "Seed of the noise."),

@@ -55,9 +55,9 @@ pub fn calibrate(target: f64, epsilon_of: impl Fn(f64) -> f64) -> Outcome<f64> {
         } else {
             "lower `epsilon`; `noise_multiplier: 0` is without any privacy"
         };
-        return Err(
-            Fault::stage(format!("`epsilon` {target} is out of reach: noise can be found for {least:.2e} to {most:.2e}")).help(help)
-        );
+        let written = |epsilon: f64| if epsilon == 0.0 { "0".to_owned() } else { format!("{epsilon:.2e}") };
+        let range = format!("{} to {}", written(least), written(most));
+        return Err(Fault::stage(format!("`epsilon` {target} is out of reach: noise can be found for {range}")).help(help));
     }
     let (mut low, mut high) = (0.0, 1.0);
     while epsilon_of(high) > target && high < NOISES.1 {

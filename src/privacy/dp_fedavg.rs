@@ -49,6 +49,7 @@ pub(super) struct DpFedAvg {
 impl DpFedAvg {
     pub(super) fn new(params: &Params, world: &World, seed: u64) -> Outcome<Self> {
         super::one_of(params.noise_multiplier, params.epsilon)?;
+        super::needs_delta(params.noise_multiplier.unwrap_or(1.0), params.delta)?;
         let delta = params.delta.unwrap_or_default();
         let (settings, clients) = (&world.settings, world.clients());
         let nominal = settings.nominal_cohort(clients);
@@ -64,7 +65,6 @@ impl DpFedAvg {
             }
         };
         super::needs_clip(noise, params.clip)?;
-        super::needs_delta(noise, params.delta)?;
         let samples = |id: usize| world.shard(id).train.len() as f64;
         let heaviest = (params.weights == Weights::Samples).then(|| (0..clients).map(samples).fold(1.0, f64::max));
         let all = heaviest.map_or(clients as f64, |most| (0..clients).map(samples).sum::<f64>() / most);

@@ -47,6 +47,7 @@ impl DpSgd {
     pub(super) fn new(params: &Params, world: &World, seed: u64) -> Outcome<Self> {
         let delta = params.delta.unwrap_or_default();
         super::one_of(params.noise_multiplier, params.epsilon)?;
+        super::needs_delta(params.noise_multiplier.unwrap_or(1.0), params.delta)?;
         let noise = match (params.noise_multiplier, params.epsilon) {
             (Some(noise), _) => noise,
             (None, epsilon) => {
@@ -58,7 +59,6 @@ impl DpSgd {
             }
         };
         super::needs_clip(noise, params.clip)?;
-        super::needs_delta(noise, params.delta)?;
         Ok(Self {
             clip: params.clip,
             noise,

@@ -42,7 +42,9 @@ enum Accounting {
 pub fn variants() -> Vec<Variant> {
     let delta = || Type::Float { min: Bound::Excl(0.0), max: Bound::Excl(1.0) };
     let delta_doc = "Probability with which the guarantee may fail, below one over the number of what is protected; no epsilon says \
-                     anything without it, so it may be absent only without noise.";
+                     anything without it.";
+    let central_doc = "Probability with which the guarantee may fail, below one over the number of what is protected; it may be absent only \
+                       without noise.";
     let clip = |doc| Field::optional("clip", Type::positive(), doc).from("S", "");
     let noise = || {
         Field::optional(
@@ -83,7 +85,7 @@ pub fn variants() -> Vec<Variant> {
                 clip("Greatest Euclidean norm of an update, over all averaged layers together; may be absent without noise."),
                 noise(),
                 target(),
-                Field::optional("delta", delta(), delta_doc).from("delta", ""),
+                Field::optional("delta", delta(), central_doc).from("delta", ""),
                 Field::with(
                     "weights",
                     Type::Choice(&[
@@ -105,7 +107,7 @@ pub fn variants() -> Vec<Variant> {
                 clip("Greatest Euclidean norm of the gradient of one sample; may be absent without noise."),
                 noise(),
                 target(),
-                Field::optional("delta", delta(), delta_doc).from("delta", ""),
+                Field::optional("delta", delta(), central_doc).from("delta", ""),
                 accounting(),
             ],
         },

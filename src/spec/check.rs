@@ -343,7 +343,7 @@ impl Checker<'_> {
     /// The defaults of a shape with a variant, in their final types.
     fn defaults(&mut self, shape: &Shape, variant: Option<usize>, own: &Map<String, Value>) -> Arc<Map<String, Value>> {
         let left_out = |field: &Field| is_left_out(shape, variant, field, own);
-        let bits = all_fields(shape, variant).zip(0..64).filter(|(field, _)| left_out(field)).fold(0, |bits, (_, i)| bits | 1 << i);
+        let bits = all_fields(shape, variant).zip(0..64).filter(|(field, _)| left_out(field)).fold(0, |bits, (_, i)| bits | (1 << i));
         // The catalog outlives the check, so the address of a shape is its identity.
         let key = (std::ptr::from_ref(shape) as usize, variant, bits);
         if let Some(known) = self.cache.0.get(&key) {

@@ -159,9 +159,12 @@ impl Node {
     }
 }
 
-/// Whether a text is a whole number beyond 64 bits, which is kept as text.
+/// Whether a text is a whole number beyond 64 bits, or a number beyond the range of floats: these are kept as text.
 #[must_use]
 pub fn is_huge(text: &str) -> bool {
+    if text.bytes().any(|b| b.is_ascii_digit()) && text.parse::<f64>().is_ok_and(f64::is_infinite) {
+        return true;
+    }
     let digits = text.strip_prefix('-').unwrap_or(text);
     digits.len() >= 19 && digits.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u64>().is_err() && text.parse::<i64>().is_err()
 }

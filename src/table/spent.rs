@@ -24,6 +24,9 @@ impl Table {
                 }
             }
             for (axis, columns) in beside {
+                // What shows an epsilon itself is no other number's; alone it still needs its delta.
+                let alone = columns.iter().all(|column| self.shows_epsilon(*column));
+                let columns: Vec<usize> = columns.into_iter().filter(|column| alone || !self.shows_epsilon(*column)).collect();
                 let spent: Vec<(usize, (f64, f64))> = columns.iter().filter_map(|c| Some((*c, most(&self.cells[row][*c])?))).collect();
                 let texts = |(epsilon, delta)| [written(epsilon), small(delta)];
                 let same = spent.windows(2).all(|pair| texts(pair[0].1) == texts(pair[1].1));
@@ -32,7 +35,7 @@ impl Table {
                         cells += 1;
                         continue;
                     }
-                    Some((_, pair)) if same && columns.len() > 1 => vec![(axis, *pair)],
+                    Some((_, pair)) if same => vec![(axis, *pair)],
                     Some(_) => spent.iter().map(|(column, pair)| (self.columns[*column].label.clone(), *pair)).collect(),
                 };
                 cells += shown.len();
@@ -63,6 +66,10 @@ impl Table {
         })
     }
 
+    fn shows_epsilon(&self, column: usize) -> bool {
+        self.quantity(column).label.split('.').nth(1) == Some("epsilon")
+    }
+
     /// What a column stands for on the column axis, without the value that it shows; `all` where there is nothing else.
     fn axis_label(&self, column: usize) -> String {
         let label = &self.columns[column].label;
@@ -77,22 +84,29 @@ impl Table {
 
     /// Why cells have nothing to measure: a sentence for each reason, with the values and rows that it is about.
     pub(super) fn reasons(&self) -> Option<Sheet> {
-        let mut reasons: Vec<(&str, Vec<&str>, Vec<&str>)> = Vec::new();
+        let mut reasons: Vec<Reason<'_>> = Vec::new();
         for (row, label) in self.rows.iter().enumerate() {
             for (column, cell) in self.cells[row].iter().enumerate() {
                 for reason in cell.samples.iter().filter_map(|observation| observation.reason.as_deref()) {
-                    let at = reasons.iter().position(|(known, ..)| *known == reason).unwrap_or_else(|| {
-                        reasons.push((reason, Vec::new(), Vec::new()));
+                    let at = reasons.iter().position(|known| known.text == reason).unwrap_or_else(|| {
+                        reasons.push(Reason { text: reason, values: Vec::new(), rows: Vec::new(), columns: Vec::new() });
                         reasons.len() - 1
                     });
-                    add(&mut reasons[at].1, &self.quantity(column).label);
-                    add(&mut reasons[at].2, label);
+                    let found = &mut reasons[at];
+                    add(&mut found.values, &self.quantity(column).label);
+                    add(&mut found.rows, label);
+                    let axis = self.axis_label(column);
+                    if !found.columns.contains(&axis) {
+                        found.columns.push(axis);
+                    }
                 }
             }
         }
-        let note = |(reason, values, rows): &(&str, Vec<&str>, Vec<&str>)| {
-            let of = if rows.len() == self.rows.len() { String::new() } else { format!(" of {}", rows.join(", ")) };
-            format!("{}{of}: {reason}", values.join(", "))
+        let all: BTreeSet<String> = (0..self.columns.len()).map(|column| self.axis_label(column)).collect();
+        let note = |reason: &Reason<'_>| {
+            let of = if reason.rows.len() == self.rows.len() { String::new() } else { format!(" of {}", reason.rows.join(", ")) };
+            let within = if reason.columns.len() == all.len() { String::new() } else { format!(" in {}", reason.columns.join(", ")) };
+            format!("{}{of}{within}: {}", reason.values.join(", "), reason.text)
         };
         (!reasons.is_empty()).then(|| Sheet {
             title: "Not applicable".to_owned(),
@@ -103,6 +117,14 @@ impl Table {
     }
 }
 
+/// Why there is nothing to measure, and of which values, rows and columns.
+struct Reason<'a> {
+    text: &'a str,
+    values: Vec<&'a str>,
+    rows: Vec<&'a str>,
+    columns: Vec<String>,
+}
+
 /// Adds a word that is not there yet.
 fn add<'a>(list: &mut Vec<&'a str>, word: &'a str) {
     if !list.contains(&word) {
@@ -111,7 +133,7 @@ fn add<'a>(list: &mut Vec<&'a str>, word: &'a str) {
 }
 
 /// The largest epsilon of a cell's samples with its delta.
-fn most(cell: &Cell) -> Option<(f64, f64)> {
+pub(super) fn most(cell: &Cell) -> Option<(f64, f64)> {
     cell.samples.iter().filter_map(|observation| observation.spent).reduce(|a, b| if b.0 > a.0 { b } else { a })
 }
 

@@ -58,7 +58,11 @@ fn single_samples_are_protected_where_one_plain_gradient_of_each_batch_is_all() 
             Ok(_) => {
                 fine.insert(case.key());
             }
-            Err(fault) => assert_eq!(fault.to_string(), said[0].fault.to_string(), "{}", case.key()),
+            Err(fault) => {
+                let fault = fault.to_string();
+                says(&fault, "does not apply");
+                assert!(!fault.starts_with("clipping") || fault == said[0].fault.to_string(), "{}: {fault}, {said:?}", case.key());
+            }
         }
     }
     let wanted = ["fedavg", "fedbabu paper", "fedbabu pfllib", "fedbn", "fedper", "fedprox", "fedrep", "lgfedavg"];

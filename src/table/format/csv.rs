@@ -1,5 +1,6 @@
 //! Tables as tidy CSV: one line for each cell, numbers unrounded and in their own unit (accuracies as fractions).
 
+use super::super::spent::most;
 use super::super::value::{Rank, Table};
 use super::{Format, Look};
 use crate::base::Outcome;
@@ -7,7 +8,7 @@ use crate::base::Outcome;
 /// Comma-separated values with a fixed header, whatever the axes, so that several tables fit one file.
 pub(super) struct Csv;
 
-const HEADER: &str = "table,value,row_axis,row,column_axis,column,over,mean,sd,n,missing,failed,diverged,running,rank,unfinished,median,min,max,low95,high95,place,published,published_sd,difference,verdict,not_applicable";
+const HEADER: &str = "table,value,row_axis,row,column_axis,column,over,mean,sd,n,missing,failed,diverged,running,rank,unfinished,median,min,max,low95,high95,place,published,published_sd,difference,verdict,not_applicable,epsilon,delta";
 
 impl Format for Csv {
     fn name(&self) -> &'static str {
@@ -58,6 +59,8 @@ impl Format for Csv {
                         found.and_then(|f| f.verdict).map(|verdict| quoted(verdict.word())).unwrap_or_default(),
                         counts.inapplicable.to_string(),
                     ]);
+                    let spent = most(cell);
+                    fields.extend([number(spent.map(|(epsilon, _)| epsilon)), number(spent.map(|(_, delta)| delta))]);
                     out.push_str(&fields.join(","));
                     out.push('\n');
                 }
@@ -80,15 +83,15 @@ mod tests {
     #[test]
     fn each_cell_is_a_line_of_unrounded_numbers() {
         insta::assert_snapshot!(Csv.render(&[sample()], Look::default()).expect("renders"), @r#"
-        table,value,row_axis,row,column_axis,column,over,mean,sd,n,missing,failed,diverged,running,rank,unfinished,median,min,max,low95,high95,place,published,published_sd,difference,verdict,not_applicable
-        main,run.test_accuracy.best,algorithm,fedavg,alpha,0.1,seed,0.8041,0.0009000000000000119,3,0,0,0,0,,0,0.8041,0.8032,0.805,0.8018642760594247,0.8063357239405754,3,,,,,0
-        main,run.test_accuracy.best,algorithm,fedavg,alpha,0.5,seed,,,0,0,0,3,0,,0,,,,,,,,,,,0
-        main,run.test_accuracy.best,algorithm,ditto,alpha,0.1,seed,0.9304,0.000700000000000026,3,0,0,0,0,1,0,0.9301,0.9299,0.9312,0.9286611036017747,0.9321388963982253,1,,,,,0
-        main,run.test_accuracy.best,algorithm,ditto,alpha,0.5,seed,0.9012,,1,2,0,0,0,1,0,0.9012,0.9012,0.9012,,,1,,,,,0
-        main,run.test_accuracy.best,algorithm,a_b|c&d,alpha,0.1,seed,0.8999,0.00028284271247458785,2,0,0,1,0,,0,0.8999,0.8997,0.9001,0.8973587590527654,0.9024412409472347,,,,,,0
-        main,run.test_accuracy.best,algorithm,a_b|c&d,alpha,0.5,seed,,,0,1,1,1,0,,0,,,,,,,,,,,0
-        main,run.test_accuracy.best,algorithm,gpfl,alpha,0.1,seed,0.9288666666666666,0.00032145502536645975,3,0,0,0,0,2,0,0.929,0.9285,0.9291,0.9280681281155221,0.9296652052178112,2,,,,,0
-        main,run.test_accuracy.best,algorithm,gpfl,alpha,0.5,seed,0.8891666666666667,0.00020816659994659034,3,0,0,0,0,2,0,0.8891,0.889,0.8894,0.8886495521654125,0.8896837811679208,2,,,,,0
+        table,value,row_axis,row,column_axis,column,over,mean,sd,n,missing,failed,diverged,running,rank,unfinished,median,min,max,low95,high95,place,published,published_sd,difference,verdict,not_applicable,epsilon,delta
+        main,run.test_accuracy.best,algorithm,fedavg,alpha,0.1,seed,0.8041,0.0009000000000000119,3,0,0,0,0,,0,0.8041,0.8032,0.805,0.8018642760594247,0.8063357239405754,3,,,,,0,,
+        main,run.test_accuracy.best,algorithm,fedavg,alpha,0.5,seed,,,0,0,0,3,0,,0,,,,,,,,,,,0,,
+        main,run.test_accuracy.best,algorithm,ditto,alpha,0.1,seed,0.9304,0.000700000000000026,3,0,0,0,0,1,0,0.9301,0.9299,0.9312,0.9286611036017747,0.9321388963982253,1,,,,,0,,
+        main,run.test_accuracy.best,algorithm,ditto,alpha,0.5,seed,0.9012,,1,2,0,0,0,1,0,0.9012,0.9012,0.9012,,,1,,,,,0,,
+        main,run.test_accuracy.best,algorithm,a_b|c&d,alpha,0.1,seed,0.8999,0.00028284271247458785,2,0,0,1,0,,0,0.8999,0.8997,0.9001,0.8973587590527654,0.9024412409472347,,,,,,0,,
+        main,run.test_accuracy.best,algorithm,a_b|c&d,alpha,0.5,seed,,,0,1,1,1,0,,0,,,,,,,,,,,0,,
+        main,run.test_accuracy.best,algorithm,gpfl,alpha,0.1,seed,0.9288666666666666,0.00032145502536645975,3,0,0,0,0,2,0,0.929,0.9285,0.9291,0.9280681281155221,0.9296652052178112,2,,,,,0,,
+        main,run.test_accuracy.best,algorithm,gpfl,alpha,0.5,seed,0.8891666666666667,0.00020816659994659034,3,0,0,0,0,2,0,0.8891,0.889,0.8894,0.8886495521654125,0.8896837811679208,2,,,,,0,,
         "#);
     }
 

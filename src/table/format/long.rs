@@ -23,10 +23,11 @@ impl Format for Long {
         "long CSV: one line for each sample, with its seed, state and round"
     }
     fn render(&self, tables: &[Table], _: Look) -> Outcome<String> {
-        Ok(written(tables, "state,round,measured", |observation| {
+        Ok(written(tables, "state,round,measured,epsilon,delta", |observation| {
             let round = observation.round.map(|round| round.to_string()).unwrap_or_default();
             let value = observation.sample.value().map(|value| value.to_string()).unwrap_or_default();
-            vec![format!("{},{round},{value}", state(observation.sample))]
+            let (epsilon, delta) = observation.spent.map(|(e, d)| (e.to_string(), d.to_string())).unwrap_or_default();
+            vec![format!("{},{round},{value},{epsilon},{delta}", state(observation.sample))]
         }))
     }
 }
@@ -91,8 +92,8 @@ mod tests {
     fn each_sample_is_a_line() {
         let text = Long.render(&[sample()], Look::default()).expect("renders");
         assert_eq!(text.lines().count(), 1 + 24);
-        assert_eq!(text.lines().nth(1), Some("main,run.test_accuracy.best,,algorithm,fedavg,alpha,0.1,seed,0,value,,0.8032"));
-        assert!(text.contains("\nmain,run.test_accuracy.best,,algorithm,fedavg,alpha,0.5,seed,2,diverged,,\n"));
+        assert_eq!(text.lines().nth(1), Some("main,run.test_accuracy.best,,algorithm,fedavg,alpha,0.1,seed,0,value,,0.8032,,"));
+        assert!(text.contains("\nmain,run.test_accuracy.best,,algorithm,fedavg,alpha,0.5,seed,2,diverged,,,,\n"));
     }
 
     #[test]
