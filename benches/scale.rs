@@ -149,6 +149,8 @@ fn measure(line: &str) {
 }
 
 fn main() {
+    // As the program does.
+    pflpipe::engine::simd::Aligned::give_back_large();
     if let Ok(line) = std::env::var(LINE) {
         return measure(&line);
     }

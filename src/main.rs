@@ -7,5 +7,6 @@ use std::process::ExitCode;
 static ALLOCATOR: Aligned = Aligned;
 
 fn main() -> ExitCode {
+    Aligned::give_back_large();
     pflpipe::cli::main()
 }

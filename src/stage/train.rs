@@ -7,6 +7,7 @@ use crate::base::fault::Placed;
 use crate::base::{Fault, ObjectRef, Outcome, memory};
 use crate::data::partition::Partition;
 use crate::fl::checkpoint::{self, Part, Parts, Snapshot, Stored};
+use crate::fl::meter::Work;
 use crate::fl::round::Monitor;
 use crate::fl::{History, Seeded, Settings, Simulation, World};
 use crate::{defences, privacy, secure, threats};
@@ -28,6 +29,8 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     let may_extend = !algorithm.horizon() && !world.interventions.iter().any(|intervention| intervention.horizon());
     let mut monitor = StageMonitor { task, host, saved: Instant::now(), tree: BTreeMap::new(), last: BTreeMap::new(), may_extend };
     let simulated = algorithm.simulate(&world, &mut monitor)?;
+    let spent: Vec<String> = Work::ALL.iter().map(|work| format!("{} {:.2}", work.name(), world.meter.seconds(*work))).collect();
+    monitor.log(false, format!("seconds spent: {}", spent.join(", ")));
 
     let metrics = serde_json::to_vec(&simulated.history).map_err(|e| Fault::internal(format!("the history has no JSON form: {e}")))?;
     let mut outputs = super::outputs(host, [("metrics", &metrics), ("model", &model::rewrite(&simulated.global, &stored_model)?)])?;
@@ -104,14 +107,14 @@ fn read_params(params: &Map<String, Value>) -> Outcome<Read> {
     Ok(Read { settings, algorithm, threat, defence, privacy, secure })
 }
 
-/// Brings the bytes of an object.
-type Reader<'a> = dyn Fn(&ObjectRef) -> Outcome<Vec<u8>> + 'a;
+/// How the parts of a checkpoint are read.
+type ReadPart<'a> = dyn Fn(&ObjectRef) -> Outcome<Vec<u8>> + 'a;
 
 /// A checkpoint in a store.
 pub(super) struct Tree<'a> {
     round: u64,
     parts: BTreeMap<String, ObjectRef>,
-    read: Box<Reader<'a>>,
+    read: Box<ReadPart<'a>>,
 }
 
 impl<'a> Tree<'a> {
