@@ -231,6 +231,12 @@ pub fn left_out(algorithm: &str, name: &str) -> bool {
         "FedGen" => name.contains("generative_model") && noise.iter().any(|end| name.ends_with(end)),
         // They move in forward passes of the two frozen models and are never read.
         "MOON" => name.contains("running_") && [".old_model.", ".global_model."].iter().any(|model| name.contains(model)),
+        "FedCP" => name.contains("running_") && name.contains(".model.base."),
+        // Models that are averaged or mixed by hand, and whose statistics nobody reads.
+        "FedAMP" => name.contains("running_") && name.contains(".client_u."),
+        "FedDyn" => name.contains("running_") && name.contains(".server_state."),
+        "FedFomo" => name.contains("running_") && !name.contains(".model."),
+        "Local" => name.contains("running_") && name.contains(".server."),
         _ => false,
     }
 }
