@@ -136,9 +136,8 @@ fn measure(line: &str) {
     let _permit = world.budget.acquire();
     let mut watch = Watch::default();
     let run = algorithms::all().build(&defaults(name)).expect("the defaults fit").simulate(&world, &mut watch).expect("it runs");
-    let rounds = |f: &dyn Fn(&(f64, Instant), &(f64, Instant)) -> f64| median(watch.marks.windows(2).map(|w| f(&w[0], &w[1])).collect());
-    let busy = rounds(&|a, b| b.0 - a.0);
-    let wall = rounds(&|a, b| (b.1 - a.1).as_secs_f64());
+    let busy = median(watch.marks.windows(2).map(|pair| pair[1].0 - pair[0].0).collect());
+    let wall = median(watch.marks.windows(2).map(|pair| (pair[1].1 - pair[0].1).as_secs_f64()).collect());
     let file = watch.shelf.and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
     let accuracy = run.history.series("test_accuracy").last().map_or(f64::NAN, |(_, value)| *value);
     print!("{line:43} {:8.0} {:8.0} {busy:8.3} {wall:8.3} {accuracy:7.3}  ", peak(), file as f64 / 1048576.0);
