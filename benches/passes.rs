@@ -7,9 +7,9 @@
 //! measured to cost; small modules of an algorithm are no passes. Last, the seconds on two threads beside PFLlib's, which were taken on
 //! another machine with two cores: they say about where ours stand, no more. Arguments choose algorithms by name.
 //!
-//! Above 1.3 are, by what they do beside the passes: APPLE (mixes all N models in every batch), FedKD (singular values of every upload), FedCP
-//! (a policy network with as many weights as the CNN) and GPFL (a valve of two networks with half a million weights); and, a little, MOON and
-//! FedPAC (prototypes and a loss on the tape), since convolutions became faster than these.
+//! Above 1.3 are, by what they do beside the passes: APPLE (mixes all N models in every batch), FedKD (singular values of every upload, a map of
+//! features), FedCP (a policy network with as many weights as the CNN) and GPFL (a valve of two networks with half a million weights). What a frozen
+//! model makes of a client's samples is computed once a round, many samples at a time (`algorithms/shared/frozen.rs`), and counts as one pass.
 
 use pflpipe::algorithms;
 use pflpipe::base::random::{Purpose, stream, unit};

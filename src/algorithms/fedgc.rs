@@ -1,6 +1,7 @@
 //! FedGC: clients own different classes and private class embeddings, which the server pushes apart.
 
 use super::shared::flat::dot;
+use super::shared::probe::probe;
 use super::shared::variant::Variant;
 use crate::base::{Fault, Outcome};
 use crate::engine::update::add_scaled;
@@ -8,8 +9,8 @@ use crate::engine::{Entry, Layer, Layout, Model, Network, Part};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::{Law, Moment};
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded, Visitor,
-    World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -182,7 +183,7 @@ impl Algorithm for FedGc {
                     "How a test sample of a class counts that the client does not own.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -196,6 +197,10 @@ impl Algorithm for FedGc {
     fn traffic(&self, layout: &Layout, Sent(head): &mut Sent, _: &Model) -> Traffic {
         let floats = (layout.base().len() + head.len()) as u64;
         Traffic { down: floats, up: floats }
+    }
+
+    fn prepare(&self, arena: &mut Arena<'_, Self>) -> Outcome<()> {
+        probe(arena)
     }
 
     fn setup(&self, world: &World, server: &mut Server<Heads>, clients: &mut [Client<Owned>]) -> Outcome<()> {

@@ -97,6 +97,10 @@ impl Statistics {
     fn of(trainer: &mut Trainer<'_>, client: &mut Client<Self>) -> Outcome<Self> {
         let (classes, width) = (trainer.world.network().classes(), trainer.world.network().features());
         let (mut means, mut squares) = (ClassMeans::default(), vec![0.0f64; classes]);
+        // PFLlib looks at a first batch for the width of its features: normalisation layers take note of it.
+        if client.model.training && !client.model.buffers.counters.is_empty() {
+            trainer.first_batch(trainer.training(), |trainer, batch| trainer.embed(&mut client.model, batch).map(drop))?;
+        }
         embed_pass(trainer, &mut client.model, trainer.training(), |features, labels| {
             for (row, label) in features.chunks_exact(width).zip(labels) {
                 squares[*label as usize] += dot(row, row);

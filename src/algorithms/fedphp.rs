@@ -72,7 +72,7 @@ impl Algorithm for FedPhp {
                     "What is evaluated.",
                 ),
             ],
-            revision: 2,
+            revision: 3,
         }
     }
     fn beside_gradients(&self) -> Option<&'static str> {
@@ -104,6 +104,10 @@ impl Algorithm for FedPhp {
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
                 let target = frozen.features(trainer, batch)?;
+                // PFLlib computes the features a second time: normalisation layers take note of each batch twice.
+                if self.variant == Variant::Pfllib && !model.buffers.counters.is_empty() {
+                    trainer.embed(model, batch)?;
+                }
                 let objective = Objective::custom(|graph, labels| {
                     let (value, mut gradient) = mmd(&graph.detached_features().as_vec(), &target, columns);
                     gradient.iter_mut().for_each(|g| *g *= self.lambda);
