@@ -226,7 +226,7 @@ fn what_does_not_fit_is_refused() {
     };
     assert!(fault("lstm", json!({}), (1, 1, 5)).contains("`words` of model `lstm` is"));
     assert!(fault("lstm", json!({"words": 5, "padding": 0}), (1, 28, 28)).contains("takes rows of words"));
-    assert!(fault("transformer", json!({"words": 5, "hidden": 10}), (1, 1, 4)).contains("cannot be divided among 8 heads"));
+    assert!(fault("transformer", json!({"words": 5, "hidden": 10}), (1, 1, 4)).contains("`hidden` 10 cannot be divided among 8 `heads`"));
     assert!(fault("fasttext", json!({"words": 5, "padding": 5}), (1, 1, 4)).contains("a word below 5"));
     assert!(fault("layers", json!({"layers": ["pick"]}), (1, 1, 4)).contains("`padding` of model `layers`"));
     assert!(

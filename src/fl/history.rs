@@ -248,6 +248,8 @@ impl History {
             },
             "honest_accuracy" | "honest_accuracy_mean" if honest == Some(false) => "every client is malicious",
             "train_loss" => "the training does not measure its loss",
+            "seconds" | "seconds_per_round" => "nothing says how long the training took",
+            _ if name.starts_with("validation_") => "the training has no `validation_ratio`",
             _ if last.is_some_and(|last| !last.views.contains_key(view)) => return format!("the training has no `{view}` models"),
             "test_auc" => {
                 let undefined = last.and_then(|last| last.views.get(view)?.auc_undefined.clone());

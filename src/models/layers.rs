@@ -363,6 +363,8 @@ pub(super) fn rules(fields: &Fields<'_>) -> Vec<Breach> {
     let list = fields.value("layers");
     let Some(list) = list.as_ref().and_then(Value::as_array) else { return Vec::new() };
     let (mut breaches, mut saved, mut named) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    // Of the saved values those that nothing has loaded yet.
+    let mut unused = BTreeSet::new();
     for (place, value) in list.iter().enumerate() {
         let mut breach = |part: &str, fault: Fault| {
             let path = if part.is_empty() { format!("layers.{place}") } else { format!("layers.{place}.{part}") };
@@ -382,6 +384,7 @@ pub(super) fn rules(fields: &Fields<'_>) -> Vec<Breach> {
         // How many words there are is said by the data.
         let layer = if part.kind.name == "embedding" { Ok(Layer::Flatten) } else { (part.kind.make)(&part) };
         let mut needs = |name: &String, part: &str| {
+            unused.remove(name);
             if !saved.contains(name) {
                 let known = if saved.is_empty() {
                     "nothing is saved before it".to_owned()
@@ -407,11 +410,12 @@ pub(super) fn rules(fields: &Fields<'_>) -> Vec<Breach> {
             }
             Ok(Layer::Concat { names }) => names.iter().for_each(|name| needs(name, "all")),
             Ok(Layer::Save { name }) => {
-                if !saved.insert(name.clone()) {
+                saved.insert(name.clone());
+                if !unused.insert(name.clone()) {
                     breach(
                         "as",
-                        Fault::stage(format!("`{name}` is saved twice, so that the first value is lost"))
-                            .help("give each saved value a name of its own"),
+                        Fault::stage(format!("`{name}` is saved twice, so that the first value, which nothing loads, is lost"))
+                            .help("give each saved value a name of its own, or load the first before"),
                     );
                 }
             }

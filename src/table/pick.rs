@@ -269,7 +269,8 @@ mod tests {
             assert_eq!(timed(&history, 1.5, metric, &selector, Vec::new()).sample, Sample::Value(want), "{metric}");
         }
         assert_eq!((measure("seconds"), best("seconds")), (Measure::Loss, Best::Min));
-        assert_eq!(sample(&history, "seconds", "last"), Sample::Missing);
+        let unknown = pick(&history, "seconds", &Selector::Last, Vec::new());
+        assert_eq!(unknown.reason.as_deref(), Some("nothing says how long the training took"));
     }
 
     #[test]
