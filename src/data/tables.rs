@@ -142,7 +142,7 @@ impl Arrays for Tensors<'_> {
             Dtype::F64 => Kind::Float(8),
             other => return Err(Fault::storage(format!("tensor `{name}` is of the type {other:?}, which is not supported"))),
         };
-        Ok(Array { kind, shape: view.shape().to_vec(), swapped: false, fortran: false, bytes: view.data().to_vec() })
+        Ok(Array { kind, shape: view.shape().to_vec(), swapped: false, fortran: false, bytes: std::sync::Arc::new(view.data().to_vec()) })
     }
 }
 
@@ -198,7 +198,13 @@ fn of_arrays(request: &Request<'_>, source: &Source, file: &mut dyn Arrays) -> O
             pictures.bytes.chunks_exact(own.numel()).for_each(|one| bytes.extend((0..own.numel()).map(|at| one[place_of(at)])));
         } else {
             let values = pictures.floats(x).at(place)?;
-            values.chunks_exact(own.numel()).for_each(|one| floats.extend((0..own.numel()).map(|at| one[place_of(at)])));
+            // What was read is not needed any more, and may be large.
+            drop(pictures);
+            if floats.is_empty() && !(first && plane > 1) {
+                floats = values;
+            } else {
+                values.chunks_exact(own.numel()).for_each(|one| floats.extend((0..own.numel()).map(|at| one[place_of(at)])));
+            }
         }
         for label in labels {
             rows.labels.push(u32::try_from(label).map_err(|_| source.fault(format_args!("holds the label {label} in `{y}`")))?);
