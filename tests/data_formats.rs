@@ -395,7 +395,11 @@ fn the_data_sets_of_pictures_are_read_in_their_layouts() {
     let data = sound("gtsrb", json!({}), dir.path());
     assert_eq!((data.labels(), data.original_train(), data.classes()), (&[42, 16][..], 1, 43));
     // What a list names must be there.
-    put(dir.path(), "GTSRB/GT-final_test.csv", b"Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId\n00000.ppm;1;1;0;0;1;1;16\n00001.ppm;1;1;0;0;1;1;1\n");
+    put(
+        dir.path(),
+        "GTSRB/GT-final_test.csv",
+        b"Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId\n00000.ppm;1;1;0;0;1;1;16\n00001.ppm;1;1;0;0;1;1;1\n",
+    );
     let fault = get("gtsrb", json!({}), dir.path()).expect_err("a picture is gone");
     assert!(fault.what.contains("lacks 1 of the 2 pictures") && fault.help.expect("help").contains("GTSRB_Final_Test_Images.zip"));
     // COVIDx: lists.

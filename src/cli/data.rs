@@ -157,7 +157,8 @@ fn info(name: &str, context: &mut Context<'_>) -> Reply {
             "{name}\nAdded to a data folder by `pflpipe data add {kind}`.\n\nfolder: {folder}{there}\nlicense: that of the original data \
              set\n\nits clients: {{partition: {{data: ..., kind: imported}}}}\n`pflpipe data verify {name}` reads it\n"
         );
-        let json = json!({"name": name, "added": added.kind, "found": added.folder.is_dir().then_some(&added.folder), "folder": added.folder});
+        let json =
+            json!({"name": name, "added": added.kind, "found": added.folder.is_dir().then_some(&added.folder), "folder": added.folder});
         context.show(&Text { text, json, quiet: format!("{folder}\n") })?;
         return Ok(0);
     }

@@ -40,12 +40,7 @@ pub fn fetch(remote: &Remote, folder: &Path, progress: &mut dyn FnMut(u64, Optio
 ///
 /// # Errors
 /// As [`fetch`].
-pub fn fetch_within(
-    remote: &Remote,
-    folder: &Path,
-    stalled: Duration,
-    progress: &mut dyn FnMut(u64, Option<u64>),
-) -> Outcome<Fetched> {
+pub fn fetch_within(remote: &Remote, folder: &Path, stalled: Duration, progress: &mut dyn FnMut(u64, Option<u64>)) -> Outcome<Fetched> {
     let path = folder.join(remote.file);
     if path.is_file() {
         return remote

@@ -306,7 +306,8 @@ pub(super) fn flowers102(request: &Request<'_>) -> Outcome<Dataset> {
     let sets = Mat::parse(&request.file("setid.mat")?.whole(LIST)?, LIST)?;
     let tests: BTreeSet<usize> = sets.numbers("tstid")?.into_iter().map(|id| id as usize).collect();
     let classes: Vec<String> = (1..=102).map(|class| format!("{class}")).collect();
-    let number_of = |path: &str| last(path).strip_prefix("image_")?.strip_suffix(".jpg")?.parse::<usize>().ok().filter(|number| *number > 0);
+    let number_of =
+        |path: &str| last(path).strip_prefix("image_")?.strip_suffix(".jpg")?.parse::<usize>().ok().filter(|number| *number > 0);
     let place_of = |path: &str| {
         let number = number_of(path)?;
         // One without a class is refused below.

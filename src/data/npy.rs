@@ -253,8 +253,10 @@ impl<R: Read + Seek> Npz<R> {
         }
         if size > LARGE && size > member.compressed_size().saturating_mul(GREATEST_RATIO) {
             let (size, packed) = (text::bytes(size), text::bytes(member.compressed_size()));
-            let what = format!("array `{name}` unpacks from {packed} to {size}, which no data that were measured do: it is refused as a bomb");
-            return Err(Fault::storage(what).help("if it really holds such numbers, store it unpacked: `numpy.savez` instead of `savez_compressed`"));
+            let what =
+                format!("array `{name}` unpacks from {packed} to {size}, which no data that were measured do: it is refused as a bomb");
+            return Err(Fault::storage(what)
+                .help("if it really holds such numbers, store it unpacked: `numpy.savez` instead of `savez_compressed`"));
         }
         memory::demand(size, &format!("array `{name}`"))?;
         let mut content = Vec::new();

@@ -218,12 +218,7 @@ fn whole_numbers(view: View<'_>) -> Outcome<Vec<i64>> {
 ///
 /// # Errors
 /// A stage fault when the partition is one of another data set, and whatever `write` returns.
-pub fn export(
-    data: &Dataset,
-    partition: &Partition,
-    alpha: Option<f64>,
-    write: &mut dyn FnMut(&str, &[u8]) -> Outcome<()>,
-) -> Outcome<()> {
+pub fn export(data: &Dataset, partition: &Partition, alpha: Option<f64>, write: &mut dyn FnMut(&str, &[u8]) -> Outcome<()>) -> Outcome<()> {
     partition.fits(data.len(), data.classes())?;
     let manifest = partition.manifest(data.labels())?;
     for (side, train) in [("train", true), ("test", false)] {
@@ -300,4 +295,55 @@ fn config(manifest: &Manifest, labels: &[u32], partition: &Partition, alpha: Opt
         fields.insert("alpha".to_owned(), alpha.into());
     }
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::partition::{Population, build};
+    use serde_json::json;
+
+    #[test]
+    fn news_are_pairs_of_words_and_their_number_and_come_back() {
+        let ids: Vec<u8> = [5_u32, 300, 70_000, 7, 0, 0].iter().flat_map(|id| id.to_le_bytes()).collect();
+        let samples = Samples::Tokens { ids: Bytes::new(ids, 0), vocabulary: Vocabulary { size: 70_001, padding: 0 } };
+        let shape = Shape { channels: 1, height: 1, width: 3 };
+        let data = Dataset::new("ag-news", shape, 2, samples, vec![0, 1], 2, Origin::default()).expect("fits");
+        let content = file(&data, &[0, 1]).expect("memory");
+        let array = Npz::new(&content).expect("own format").array("data").expect("there");
+        let pickle = Pickle::parse(&array.bytes).expect("plain");
+        let x = pickle.root().inner().field("x").expect("there");
+        let pairs: Vec<Vec<View<'_>>> = x.items().expect("a list").map(|pair| pair.items().expect("a pair").collect()).collect();
+        let words = |at: usize| whole_numbers(pairs[at][0]).expect("words");
+        assert_eq!((words(0), pairs[0][1].whole(), words(1), pairs[1][1].whole()), (vec![5, 300, 70_000], Some(3), vec![7, 0, 0], Some(1)));
+        // What is exported as a folder is read as the same texts, and its configuration says the parameter.
+        let setting = json!({"clients": 1, "variant": "clean"});
+        let made = build("iid", setting.as_object().expect("a map"), data.labels(), 2).expect("feasible");
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        for side in ["train", "test"] {
+            std::fs::create_dir(dir.path().join(side)).expect("a temporary folder");
+        }
+        let mut put =
+            |name: &str, content: &[u8]| std::fs::write(dir.path().join(name), content).map_err(|e| Fault::io("write", dir.path(), &e));
+        export(&data, &made, Some(0.1), &mut put).expect("sound");
+        let config: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(dir.path().join("config.json")).expect("written")).expect("json");
+        assert_eq!(config["alpha"], 0.1);
+        let back = load("mine", dir.path()).expect("own format");
+        let imported =
+            crate::data::partition::build_from("imported", &serde_json::Map::new(), &Population::of(&back), &[]).expect("clients");
+        let values = |data: &Dataset, of: &[u32]| {
+            let mut values = Vec::new();
+            data.gather(of, &mut values);
+            values
+        };
+        assert_eq!(values(&data, &made.clients()[0].train), values(&back, &imported.clients()[0].train));
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        let shape = Shape { channels: 2, height: 1, width: 1 };
+        let fault = samples(&[1.0, 2.0, f32::NAN, 4.0], shape, false, 2).expect_err("not a number");
+        assert!(fault.what.contains("sample 1") && fault.what.contains("NaN"), "{fault}");
+    }
 }

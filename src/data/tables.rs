@@ -149,6 +149,11 @@ impl Arrays for Tensors<'_> {
 /// Arrays of npz.
 pub(super) fn npz(request: &Request<'_>) -> Outcome<Dataset> {
     let source = request.own_file(request.params.required("file", request.params.text("file")?)?)?;
+    if source.path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")) {
+        return Err(source
+            .fault("is a single array, but samples and labels are two")
+            .help("put both into one file: `numpy.savez(\"file.npz\", x=samples, y=labels)`"));
+    }
     of_arrays(request, &source, &mut Npz::open(&source)?)
 }
 

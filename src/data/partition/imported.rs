@@ -7,6 +7,7 @@
 use super::super::files::{self, Source};
 use super::super::npy;
 use super::super::params::Params;
+use super::super::registry::inside;
 use super::numpy::Legacy;
 use super::rules::Request;
 use super::{Drawn, Flags};
@@ -62,9 +63,9 @@ fn holders(source: &Source, samples: usize, sides: [&[Vec<u32>]; 2], hold_out: &
     let mut holders = vec![None; samples];
     let mut twice = 0;
     for (id, sample) in of_clients.chain(hold_out.iter().map(|sample| (usize::MAX, *sample))) {
-        let holder = holders.get_mut(sample as usize).ok_or_else(|| {
-            source.fault(format_args!("gives {} sample {sample}, but the data set has {samples} samples", whose(id)))
-        })?;
+        let holder = holders
+            .get_mut(sample as usize)
+            .ok_or_else(|| source.fault(format_args!("gives {} sample {sample}, but the data set has {samples} samples", whose(id))))?;
         match holder.replace(id) {
             None => {}
             // As many as the file says that there are, as ProFed's procedure has them.
@@ -96,6 +97,7 @@ pub fn fingerprint(params: &Map<String, Value>, folders: &[PathBuf]) -> Outcome<
 }
 
 fn find(name: &str, folders: &[PathBuf]) -> Outcome<Source> {
+    inside("file", name)?;
     for folder in folders {
         if let Some(source) = Source::at(folder.join(name))? {
             return Ok(source);
@@ -200,4 +202,50 @@ fn from_npz(content: &[u8]) -> Outcome<Lists> {
     let hold_out = hold_out.into_iter().map(sample).collect::<Outcome<_>>()?;
     let overlaps = if has("overlaps") { arrays.integers("overlaps")?.first().copied().unwrap_or_default() } else { 0 };
     Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps: u64::try_from(overlaps).unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Partition, build_from, population::Population};
+    use super::*;
+    use serde_json::json;
+
+    fn make(kind: &str, setting: &Value, labels: &[u32], folders: &[PathBuf]) -> Outcome<Partition> {
+        build_from(kind, setting.as_object().expect("a map"), &Population::of_labels(labels, 3), folders)
+    }
+
+    #[test]
+    fn own_exports_come_back_with_what_is_held_out_or_given_twice() {
+        let labels: Vec<u32> = (0..900).map(|i| i % 3).collect();
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let dirs = [dir.path().to_path_buf()];
+        for (kind, setting) in [
+            ("iid", json!({"clients": 4, "variant": "clean", "hold_out": 0.2, "test": "hold-out"})),
+            ("iid", json!({"clients": 4, "variant": "clean", "hold_out": 0.2})),
+            ("regions", json!({"clients": 9, "regions": 3, "skew": "iid", "variant": "profed"})),
+        ] {
+            let made = make(kind, &setting, &labels, &[]).expect("feasible");
+            let json = made.to_json(&labels).expect("its labels").to_string().into_bytes();
+            for (name, content) in [("p.json", json), ("p.npz", made.to_npz().expect("memory"))] {
+                std::fs::write(dir.path().join(name), content).expect("a temporary file");
+                let back = make("imported", &json!({"file": name}), &labels, &dirs).expect("own export");
+                assert_eq!((back.clients(), back.hold_out(), back.shared_test()), (made.clients(), made.hold_out(), made.shared_test()));
+                let kept = |flags: Flags| (flags.left_out, flags.held_out, flags.overlaps);
+                assert_eq!(kept(back.flags()), kept(made.flags()), "{kind} {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn lists_that_say_nothing_or_lead_out_are_refused() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let dirs = [dir.path().to_path_buf()];
+        std::fs::write(dir.path().join("none.json"), r#"{"clients": []}"#).expect("a temporary file");
+        let fault = make("imported", &json!({"file": "none.json"}), &[0, 1, 2], &dirs).expect_err("nobody");
+        assert!(fault.what.ends_with("has no clients"), "{fault}");
+        for name in ["../x.json", "/etc/x.json", ""] {
+            let fault = make("imported", &json!({"file": name}), &[0, 1, 2], &dirs).expect_err("outside");
+            assert!(fault.what.contains("inside a data folder"), "{fault}");
+        }
+    }
 }

@@ -578,8 +578,13 @@ impl<'a> Request<'a> {
     }
     /// The fault of a rule whose draws never gave every client enough samples.
     pub fn exhausted(&self, attempts: u32, best: usize, least: usize) -> Fault {
+        let help = match self.kind {
+            "quantity" => "choose fewer clients, a greater `beta` or `max_attempts`, or `variant: clean`",
+            "regions" => "choose fewer `regions`, a greater `alpha` or `max_attempts`, or `variant: clean`",
+            _ => "choose a lower `least_samples`, fewer clients, a greater `alpha` or `max_attempts`, or `repair: true`",
+        };
         Fault::stage(format!("infeasible: in {attempts} draws the smallest client never had {least} samples; the best draw gave it {best}"))
             .at(format!("partition `{}` of {}", self.kind, text::count(self.clients, "client")))
-            .help("choose a lower `least_samples`, fewer clients, a greater `alpha` or `max_attempts`, or `repair: true`")
+            .help(help)
     }
 }
