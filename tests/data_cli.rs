@@ -182,3 +182,23 @@ tables: {main: {rows: kind, value: run.test_accuracy.last}}
     let refused = run(dir, &["--data", "d", "run", "text.yaml"]);
     assert!(refused.code == 1 && refused.err.contains("takes numbers, but the samples are texts of 200 words"), "{}", refused.err);
 }
+
+#[test]
+fn noise_is_exported_and_unknown_settings_and_added_sets_are_told() {
+    let space = space();
+    let dir = space.path();
+    let text = "name: n\nstages:\n  data: {dataset: {name: optdigits, limit: 60}}\n  \
+                split: {partition: {data: data, kind: feature-noise, noise: 0.5, clients: 2}}\n  \
+                plain: {partition: {data: data, kind: iid, clients: 2, variant: clean}}\n";
+    std::fs::write(dir.join("n.yaml"), text).expect("a temporary file");
+    for stage in ["split", "plain"] {
+        ok(dir, &["partition", "export", "n.yaml", stage, "--format", "pfllib", "-o", stage]);
+    }
+    let read = |stage: &str, id: u32| std::fs::read(dir.join(format!("{stage}/train/{id}.npz"))).expect("written");
+    assert_ne!(read("split", 1).len(), read("plain", 1).len(), "the second client's samples are noisy");
+    ok(dir, &["data", "add", "pfllib", "plain", "--name", "mine", "--data", "."]);
+    assert!(ok(dir, &["data", "info", "mine", "--data", "."]).contains("kind: imported"));
+    assert!(ok(dir, &["data", "fetch", "mine", "--data", "."]).contains("added; its files lie in"));
+    let wrong = run(dir, &["data", "verify", "optdigits", "--set", "nonsense=1"]);
+    assert!(wrong.code == 2 && wrong.err.contains("has no parameter `nonsense`"), "{}", wrong.err);
+}

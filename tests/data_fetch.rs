@@ -2,7 +2,7 @@
 
 use md5::Digest;
 use pflpipe::base::FaultKind;
-use pflpipe::data::fetch::{Fetched, fetch};
+use pflpipe::data::fetch::{Fetched, fetch, fetch_within};
 use pflpipe::data::{Remote, Sum};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,6 +18,8 @@ enum Manner {
     Whole,
     /// Says how much comes, but breaks off after so many bytes.
     Breaks(usize),
+    /// Says how much comes, and falls silent after so many bytes, for ten seconds.
+    Stalls(usize),
     /// Answers with a status alone.
     Status(u16),
     /// Answers with a page.
@@ -76,8 +78,16 @@ fn answer(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
                 write!(stream, "content-range: bytes {from}-{}/{}\r\n", content.len() - 1, content.len())?;
             }
             stream.write_all(b"\r\n")?;
-            let end = if let Manner::Breaks(after) = manner { after.min(body.len()) } else { body.len() };
-            stream.write_all(&body[..end])
+            let end = if let Manner::Breaks(after) | Manner::Stalls(after) = manner { after.min(body.len()) } else { body.len() };
+            stream.write_all(&body[..end])?;
+            if matches!(manner, Manner::Stalls(_)) {
+                // The next request must be answered meanwhile.
+                std::thread::spawn(move || {
+                    std::thread::sleep(std::time::Duration::from_secs(10));
+                    drop(stream);
+                });
+            }
+            Ok(())
         }
     }
 }
@@ -128,6 +138,17 @@ fn what_was_begun_goes_on_where_it_stopped() {
     std::fs::remove_file(dir.path().join("file.bin")).expect("there");
     std::fs::write(dir.path().join("file.bin.part"), vec![7; 250_000]).expect("a temporary file");
     assert_eq!(fetch(&remote(&server), dir.path(), &mut |_, _| {}).expect("sound"), Fetched::New(200_000));
+}
+
+#[test]
+fn a_connection_that_falls_silent_is_taken_up_again() {
+    let server = serve(vec![Manner::Stalls(60_000), Manner::Parts]);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let began = std::time::Instant::now();
+    let fetched = fetch_within(&remote(&server), dir.path(), std::time::Duration::from_millis(300), &mut |_, _| {});
+    assert_eq!(fetched.expect("sound"), Fetched::New(200_000));
+    assert!(began.elapsed().as_secs() < 9, "it did not wait for the silent one");
+    assert_eq!(server.requests.load(Ordering::SeqCst), 2);
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn folders_of_pfllib_are_read_written_and_read_again() {
             put(out.path(), name, content);
             Ok(())
         };
-        export_pfllib(&data, &made, &mut write).expect("sound");
+        export_pfllib(&data, &made, Some(0.5), &mut write).expect("sound");
         let added = Added { kind: "pfllib".into(), name: "again".into(), folder: out.path().to_path_buf() };
         let again = added.load().expect("own format");
         let imported = build_from("imported", &Map::new(), &Population::of(&again), &[]).expect("clients came with it");
@@ -394,6 +394,14 @@ fn the_data_sets_of_pictures_are_read_in_their_layouts() {
     put(dir.path(), "GTSRB/GT-final_test.csv", b"Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId\n00000.ppm;1;1;0;0;1;1;16\n");
     let data = sound("gtsrb", json!({}), dir.path());
     assert_eq!((data.labels(), data.original_train(), data.classes()), (&[42, 16][..], 1, 43));
+    // What a list names must be there.
+    put(
+        dir.path(),
+        "GTSRB/GT-final_test.csv",
+        b"Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId\n00000.ppm;1;1;0;0;1;1;16\n00001.ppm;1;1;0;0;1;1;1\n",
+    );
+    let fault = get("gtsrb", json!({}), dir.path()).expect_err("a picture is gone");
+    assert!(fault.what.contains("lacks 1 of the 2 pictures") && fault.help.expect("help").contains("GTSRB_Final_Test_Images.zip"));
     // COVIDx: lists.
     at("COVIDx/train/a.png", 1);
     at("COVIDx/test/b.png", 1);
@@ -401,6 +409,8 @@ fn the_data_sets_of_pictures_are_read_in_their_layouts() {
     put(dir.path(), "COVIDx/test.txt", b"p2 b.png negative rsna\n");
     let data = sound("covidx", json!({}), dir.path());
     assert_eq!((data.labels(), data.original_train()), (&[1, 0][..], 1));
+    put(dir.path(), "COVIDx/train.txt", b"p1 a.png positive cohen\np1 c.png negative cohen\n");
+    assert!(get("covidx", json!({}), dir.path()).expect_err("a picture is gone").what.contains("such as `train/c.png`"));
     // UTKFace: the age stands in the name.
     for name in ["27_0_1_20170104020210872", "8_1_0_20170109190633", "116_1_2_20170112220255", "old_1_2_3"] {
         at(&format!("UTKFace/UTKFace/{name}.jpg.chip.jpg"), 7);
@@ -419,6 +429,9 @@ fn the_data_sets_of_pictures_are_read_in_their_layouts() {
     }
     let data = sound("domainnet", json!({}), dir.path());
     assert_eq!((data.len(), data.original_train(), data.classes(), data.groups().expect("domains").names.len()), (12, 6, 345, 6));
+    std::fs::remove_file(dir.path().join("DomainNet/sketch/dog/2.png")).expect("there");
+    let fault = get("domainnet", json!({}), dir.path()).expect_err("a picture is gone");
+    assert!(fault.what.contains("sketch/dog/2.png") && fault.help.expect("help").contains("sketch.zip"));
     // WILDS.
     let patch = "patches/patient_004_node_4/patch_patient_004_node_4_x_3328_y_21792.png";
     at(&format!("Camelyon17/camelyon17_v1.0/{patch}"), 3);
@@ -454,6 +467,12 @@ fn matlabs_files_give_classes_and_digits() {
     }
     let data = sound("stanford-cars", json!({"verify": false}), dir.path());
     assert_eq!((data.labels(), data.original_train(), data.classes()), (&[13, 195, 0][..], 2, 196));
+    // Neither a set without its test pictures nor pictures without labels are sound.
+    std::fs::remove_file(dir.path().join("StanfordCars/cars_test/00001.jpg")).expect("there");
+    let fault = get("stanford-cars", json!({"verify": false}), dir.path()).expect_err("a part is gone");
+    assert!(fault.help.expect("help").contains("cars_test.tgz"));
+    put(dir.path(), "Flowers102/jpg/image_00005.jpg", &png(8, 8, [5, 0, 0]));
+    assert!(get("flowers102", json!({"verify": false}), dir.path()).expect_err("no label").what.contains("has 4 labels"));
 
     let names =
         ["mnist_data", "mnistm_with_label", "svhn_test_32x32", "svhn_train_32x32", "synth_test_32x32", "synth_train_32x32", "usps_28x28"];

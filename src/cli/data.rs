@@ -144,7 +144,24 @@ fn list(context: &mut Context<'_>) -> Reply {
     Ok(0)
 }
 
+/// The data set of that name that was added to a data folder.
+fn added(name: &str, context: &Context<'_>) -> Outcome<Option<Added>> {
+    if entries().iter().any(|entry| entry.name == name) { Ok(None) } else { Added::find(name, &context.data) }
+}
+
 fn info(name: &str, context: &mut Context<'_>) -> Reply {
+    if let Some(added) = added(name, context)? {
+        let (kind, folder) = (&added.kind, added.folder.display());
+        let there = if added.folder.is_dir() { "" } else { ", which is not there" };
+        let text = format!(
+            "{name}\nAdded to a data folder by `pflpipe data add {kind}`.\n\nfolder: {folder}{there}\nlicense: that of the original data \
+             set\n\nits clients: {{partition: {{data: ..., kind: imported}}}}\n`pflpipe data verify {name}` reads it\n"
+        );
+        let json =
+            json!({"name": name, "added": added.kind, "found": added.folder.is_dir().then_some(&added.folder), "folder": added.folder});
+        context.show(&Text { text, json, quiet: format!("{folder}\n") })?;
+        return Ok(0);
+    }
     let entry = find(name)?;
     let found = entry.place(&context.data);
     let mut out = format!("{}\n{}\n\n", entry.name, entry.doc);
@@ -192,12 +209,18 @@ fn parameters(variant: &Variant) -> Vec<Vec<String>> {
 }
 
 fn fetch_all(names: &[String], context: &mut Context<'_>) -> Reply {
-    let chosen = names.iter().map(|name| find(name)).collect::<Outcome<Vec<_>>>()?;
+    let (mut rows, mut json, mut failed) = (Vec::new(), Vec::new(), false);
+    let mut chosen = Vec::new();
+    for name in names {
+        match added(name, context)? {
+            Some(added) => rows.push(vec![name.clone(), String::new(), format!("added; its files lie in {}", added.folder.display())]),
+            None => chosen.push(find(name)?),
+        }
+    }
     let dir = context
         .own_data()
         .cloned()
         .ok_or_else(|| Fault::usage("no data folder is set, into which to fetch").help("say `--data DIR`, or set PFLPIPE_DATA"))?;
-    let (mut rows, mut json, mut failed) = (Vec::new(), Vec::new(), false);
     for entry in chosen {
         let Some(sub) = entry.folders.first() else {
             rows.push(vec![entry.name.to_owned(), String::new(), "needs no files".to_owned()]);
@@ -292,6 +315,7 @@ fn verify(names: &[String], set: &[String], context: &mut Context<'_>) -> Reply 
     };
     let variants = data::variants();
     let (mut rows, mut json, mut failed) = (Vec::new(), Vec::new(), false);
+    known(extra.keys(), &names, &variants)?;
     for name in names {
         if !added.iter().any(|added| added.name == name) {
             find(&name)?;
@@ -303,7 +327,8 @@ fn verify(names: &[String], set: &[String], context: &mut Context<'_>) -> Reply 
                 params.insert(field.name.to_owned(), value.clone());
             }
         }
-        params.extend(extra.clone());
+        // Of all data sets only some have a parameter.
+        params.extend(extra.clone().into_iter().filter(|(name, _)| fields.iter().any(|field| *name == field.name)));
         let result = data::load(&name, &params, &context.data);
         let text = match &result {
             Ok(set) => summary(set),
@@ -318,6 +343,24 @@ fn verify(names: &[String], set: &[String], context: &mut Context<'_>) -> Reply 
     }
     context.show(&Listing { header: vec!["data set", "", "result"], rows, note: String::new(), json: json.into(), key: 1 })?;
     Ok(if failed { FaultKind::Storage.exit_code() } else { 0 })
+}
+
+/// Refuses parameters that none of the data sets has.
+fn known<'a>(given: impl Iterator<Item = &'a String>, names: &[String], variants: &[Variant]) -> Outcome<()> {
+    let of_these = variants.iter().filter(|variant| names.iter().any(|name| *name == variant.name));
+    let mut fields: Vec<&str> = of_these.flat_map(|variant| variant.fields.iter().map(|field| field.name)).collect();
+    fields.sort_unstable();
+    fields.dedup();
+    for name in given.filter(|name| !fields.contains(&name.as_str())) {
+        let help = match nearest(name, fields.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are {}", quoted(fields.iter().copied())),
+        };
+        let of = if names.len() == 1 { format!("data set `{}`", names[0]) } else { "none of these data sets".to_owned() };
+        let has = if names.len() == 1 { "has no" } else { "has a" };
+        return Err(Fault::usage(format!("{of} {has} parameter `{name}`")).help(help));
+    }
+    Ok(())
 }
 
 fn summary(set: &Dataset) -> String {

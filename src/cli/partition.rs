@@ -9,12 +9,12 @@ use super::target::Target;
 use super::{Reply, load};
 use crate::base::text::{bytes, count, quoted};
 use crate::base::{Fault, Outcome};
-use crate::data::partition::{Manifest, Partition, Population, build_from};
+use crate::data::partition::{ClientSummary, Manifest, Partition, Population, build_from, noise};
 use crate::data::{self, Dataset};
 use crate::plan::{NodeId, Plan};
 use crate::table::Look;
 use clap::{Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 /// Show a partition, or write its index lists for other programs.
@@ -107,7 +107,7 @@ fn show(args: &Show, context: &mut Context<'_>) -> Reply {
     if args.from.file.extension().is_some_and(|extension| extension == "json") {
         shown.push((args.from.file.display().to_string(), exported(&args.from.file)?));
     } else {
-        each(&args.from, context, &mut |label, data, made| {
+        each(&args.from, context, &mut |label, data, made, _| {
             shown.push((label.to_owned(), made.manifest(data.labels())?));
             Ok(())
         })?;
@@ -135,7 +135,7 @@ fn exported(file: &Path) -> Outcome<Manifest> {
 
 fn export(args: &Export, context: &mut Context<'_>) -> Reply {
     let mut written: Option<(u64, usize)> = None;
-    each(&args.from, context, &mut |_, data, made| {
+    each(&args.from, context, &mut |_, data, made, params| {
         if written.is_some() {
             return Err(Fault::usage("more than one partition is meant, but one is exported at a time")
                 .help("name the stage with its coordinates, as `pflpipe partition show` lists them"));
@@ -151,7 +151,11 @@ fn export(args: &Export, context: &mut Context<'_>) -> Reply {
         match args.format {
             Format::Json => put(&args.out, made.to_json(data.labels())?.to_string().as_bytes())?,
             Format::Npz => put(&args.out, &made.to_npz()?)?,
-            Format::Pfllib => data::export_pfllib(data, made, &mut |name, content| put(&args.out.join(name), content))?,
+            Format::Pfllib => {
+                let noisy = noise(made.kind(), params)?.map(|noise| noise.add(data.clone(), made)).transpose()?;
+                let alpha = params.get("alpha").and_then(Value::as_f64);
+                data::export_pfllib(noisy.as_ref().unwrap_or(data), made, alpha, &mut |name, content| put(&args.out.join(name), content))?;
+            }
         }
         written = Some((size, made.clients().len()));
         Ok(())
@@ -166,8 +170,11 @@ fn export(args: &Export, context: &mut Context<'_>) -> Reply {
     Ok(0)
 }
 
+/// What is done with a partition, given its name, its data set, itself and its parameters.
+type Then<'a> = dyn FnMut(&str, &Dataset, &Partition, &Map<String, Value>) -> Outcome<()> + 'a;
+
 /// Makes every partition that is meant, one after the other.
-fn each(from: &From, context: &Context<'_>, then: &mut dyn FnMut(&str, &Dataset, &Partition) -> Outcome<()>) -> Result<(), super::Stop> {
+fn each(from: &From, context: &Context<'_>, then: &mut Then<'_>) -> Result<(), super::Stop> {
     let project = load::load(&PipelineArgs { file: from.file.clone(), changes: from.changes.clone() }, context)?;
     let plan = &project.plan;
     let ids: Vec<NodeId> = match &from.stage {
@@ -192,7 +199,7 @@ fn each(from: &From, context: &Context<'_>, then: &mut dyn FnMut(&str, &Dataset,
         let params = node.params.to_map();
         let kind = params.get("kind").and_then(Value::as_str).unwrap_or_default();
         let made = build_from(kind, &params, &Population::of(&data), &context.data).map_err(|fault| fault.at(node.label()))?;
-        then(&node.label(), &data, &made)?;
+        then(&node.label(), &data, &made, &params)?;
         last = Some((input.node, data));
     }
     Ok(())
@@ -259,6 +266,12 @@ fn remarks(m: &Manifest) -> String {
     if flags.repaired {
         all.push(format!("REPAIRED: {} moved", count(flags.moved as usize, "sample")));
     }
+    for (side, of) in [("training", (|client| client.train) as fn(&ClientSummary) -> usize), ("test", |client| client.test)] {
+        let without = m.clients.iter().filter(|client| of(client) == 0).count();
+        if without > 0 {
+            all.push(format!("{} WITHOUT {side} samples", count(without, "client")));
+        }
+    }
     all.join("; ") + "\n\n"
 }
 
@@ -269,7 +282,7 @@ fn clients(m: &Manifest, most: usize) -> String {
     let classes: Vec<String> = (0..m.classes.min(COLUMNS)).map(|class| class.to_string()).collect();
     let mut header = vec!["client", "train", "test", "TV"];
     header.extend(classes.iter().map(String::as_str));
-    let row = |(id, client): (usize, &crate::data::partition::ClientSummary)| {
+    let row = |(id, client): (usize, &ClientSummary)| {
         let mut row = vec![id.to_string(), client.train.to_string(), client.test.to_string(), format!("{:.2}", client.total_variation)];
         row.extend(client.counts.iter().take(COLUMNS).map(|&n| if n == 0 { "-".to_owned() } else { n.to_string() }));
         row

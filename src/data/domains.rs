@@ -9,15 +9,15 @@ use super::partition::numpy::Legacy;
 use super::picture::Picture;
 use super::registry::Request;
 use crate::base::fault::Placed;
-use crate::base::{Fault, Outcome};
+use crate::base::{Fault, Outcome, memory};
 
 const SIDE: usize = 32;
 const PICTURE: usize = SIDE * SIDE * 3;
 /// The most samples of a domain, as PFLlib takes them.
 const TRAIN: usize = 25_000;
 const TEST: usize = 9_000;
-/// The most bytes of a file.
-const GREATEST: u64 = 4 << 30;
+/// The most bytes of a file, unpacked: the synthetic digits have 479,400 pictures.
+const GREATEST: u64 = 2 << 30;
 
 /// Pictures of 32 x 32 x 3, and their classes.
 struct Side {
@@ -30,7 +30,7 @@ struct Side {
 pub(super) fn digit5(request: &Request<'_>) -> Outcome<Dataset> {
     let read = |name: &str| -> Outcome<Mat> {
         let source = request.file(name)?;
-        Mat::parse(&source.whole(GREATEST)?).at(|| format!("`{}`", source.path.display()))
+        Mat::parse(&source.whole(GREATEST)?, GREATEST).at(|| format!("`{}`", source.path.display()))
     };
     let mut rng = Legacy::new(1);
     let mut shuffled = |side: Side| {
@@ -145,6 +145,8 @@ fn usps(mat: &Mat) -> Outcome<(Side, Side)> {
 }
 
 const FEATURES: usize = 5_000;
+/// The most reviews; the original has 27,677.
+const REVIEWS: usize = 100_000;
 const DOMAINS: [&str; 4] = ["books", "dvd", "electronics", "kitchen"];
 
 /// Amazon Review: 5,000 counts of words of each review, two classes, four domains.
@@ -162,25 +164,30 @@ pub(super) fn amazon_review(request: &Request<'_>) -> Outcome<Dataset> {
     if !sound || offsets[0] != 0 || offsets[DOMAINS.len()] != count as i64 || data.len() != rows.len() || data.len() != columns.len() {
         return Err(source.fault(format_args!("has arrays that do not belong together: {count} labels, borders {offsets:?}")));
     }
+    if count > REVIEWS {
+        return Err(source.fault(format_args!("has {count} reviews, but at most {REVIEWS} are read")));
+    }
+    // The values, and the samples that are made of them.
+    memory::demand(2 * 4 * (count * FEATURES) as u64, &format!("data set `{}` of {count} reviews", request.name))?;
+    let mut rng = Legacy::new(1);
+    let mut out = Rows { what: "domain", train: count, ..Rows::default() };
+    let mut place_of = vec![0; count];
+    for (domain, border) in DOMAINS.iter().zip(offsets.windows(2)) {
+        let mut order: Vec<usize> = (border[0] as usize..border[1] as usize).collect();
+        rng.shuffle(&mut order);
+        for review in order {
+            place_of[review] = out.labels.len();
+            out.labels.push(u32::from(labels[review] > 0.0));
+            out.groups.push((*domain).to_owned());
+        }
+    }
     let mut values = vec![0.0_f32; count * FEATURES];
     for ((&value, &row), &column) in data.iter().zip(&rows).zip(&columns) {
         let row = usize::try_from(row).ok().filter(|row| *row < count);
         let row = row.ok_or_else(|| source.fault(format_args!("names a review beyond its {count}")))?;
         if let Some(column) = usize::try_from(column).ok().filter(|column| *column < FEATURES) {
-            values[row * FEATURES + column] += value;
+            values[place_of[row] * FEATURES + column] += value;
         }
     }
-    let mut rng = Legacy::new(1);
-    let mut out = Rows { what: "domain", train: count, ..Rows::default() };
-    let mut ordered = Vec::with_capacity(values.len());
-    for (domain, border) in DOMAINS.iter().zip(offsets.windows(2)) {
-        let mut order: Vec<usize> = (border[0] as usize..border[1] as usize).collect();
-        rng.shuffle(&mut order);
-        for review in order {
-            ordered.extend_from_slice(&values[review * FEATURES..][..FEATURES]);
-            out.labels.push(u32::from(labels[review] > 0.0));
-            out.groups.push((*domain).to_owned());
-        }
-    }
-    of_floats(request.name, Shape { channels: FEATURES, height: 1, width: 1 }, 2, &ordered, out, request.origin())
+    of_floats(request.name, Shape { channels: FEATURES, height: 1, width: 1 }, 2, &values, out, request.origin())
 }

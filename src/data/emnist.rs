@@ -5,7 +5,7 @@ use super::assemble::{Rows, of_bytes};
 use super::dataset::{Dataset, Scaling};
 use super::members::{Place, Wanted};
 use super::registry::Request;
-use crate::base::{Fault, Outcome};
+use crate::base::{Fault, Outcome, text};
 use crate::spec::catalog::{Field, Type};
 use flate2::read::MultiGzDecoder;
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ const SPLITS: &[(&str, &str)] = &[
     ("mnist", "70,000 digits, 10 classes"),
 ];
 const CLASSES: [usize; 6] = [10, 27, 47, 62, 47, 10];
-/// The most bytes of a member, packed or not.
-const GREATEST: u64 = 2 << 30;
+/// Training pictures of a split as distributed.
+const PICTURES: [u64; 6] = [240_000, 124_800, 112_800, 697_932, 697_932, 60_000];
 
 pub(super) fn fields() -> Vec<Field> {
     vec![Field::with("split", Type::Choice(SPLITS), "digits", "Which of EMNIST's splits.").from("", "PFLlib")]
@@ -38,16 +38,22 @@ pub(super) fn load(request: &Request<'_>) -> Outcome<Dataset> {
         request.verify(source)?;
     }
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    // A quarter more than the split has, packed or not.
+    let most = PICTURES[split] * 28 * 28 * 5 / 4;
     let begin = format!("emnist-{name}-");
     let is = |path: &str| path.rsplit('/').next().is_some_and(|file| file.starts_with(&begin) && file.contains("-ubyte"));
-    place.each(&Wanted { name: &is, most: GREATEST }, &mut |path, content| {
+    place.each(&Wanted { name: &is, most }, &mut |path, content| {
         let file = path.rsplit('/').next().unwrap_or(path);
         let unpacked = match file.strip_suffix(".gz") {
             None => content,
             Some(_) => {
                 let mut out = Vec::new();
-                let read = MultiGzDecoder::new(content.as_slice()).take(GREATEST).read_to_end(&mut out);
+                let read = MultiGzDecoder::new(content.as_slice()).take(most + 1).read_to_end(&mut out);
                 read.map_err(|e| place.fault(format_args!("holds `{path}`, which is not a sound gzip file: {e}")))?;
+                if out.len() as u64 > most {
+                    let (most, known) = (text::bytes(most), PICTURES[split]);
+                    return Err(place.fault(format_args!("holds `{path}` of more than {most}, but the split has {known} pictures")));
+                }
                 out
             }
         };

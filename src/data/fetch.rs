@@ -8,6 +8,7 @@ use crate::base::{Fault, Outcome, text};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// Times that a broken transfer is taken up again.
@@ -24,11 +25,22 @@ pub enum Fetched {
     New(u64),
 }
 
+/// How long a connection may give nothing before it counts as broken.
+const STALLED: Duration = Duration::from_secs(60);
+
 /// Fetches a file into a folder. `progress` hears of the bytes that are there, and of their number in all where that is known.
 ///
 /// # Errors
 /// A storage fault when it cannot be had, is not what it should be, or cannot be written; a file that is not right is removed.
 pub fn fetch(remote: &Remote, folder: &Path, progress: &mut dyn FnMut(u64, Option<u64>)) -> Outcome<Fetched> {
+    fetch_within(remote, folder, STALLED, progress)
+}
+
+/// As [`fetch`], where a connection that gives nothing for `stalled` is broken off and taken up again.
+///
+/// # Errors
+/// As [`fetch`].
+pub fn fetch_within(remote: &Remote, folder: &Path, stalled: Duration, progress: &mut dyn FnMut(u64, Option<u64>)) -> Outcome<Fetched> {
     let path = folder.join(remote.file);
     if path.is_file() {
         return remote
@@ -50,12 +62,12 @@ pub fn fetch(remote: &Remote, folder: &Path, progress: &mut dyn FnMut(u64, Optio
         .build()
         .into();
     let resumed = std::fs::metadata(&part).is_ok_and(|meta| meta.len() > 0);
-    let mut received = transfer(&agent, remote, &part, progress)?;
+    let mut received = transfer(&agent, remote, &part, stalled, progress)?;
     let mut checked = remote.sum.check_file(&part);
     if resumed && checked.is_err() {
         // What lay there was of something else.
         remove(&part)?;
-        received += transfer(&agent, remote, &part, progress)?;
+        received += transfer(&agent, remote, &part, stalled, progress)?;
         checked = remote.sum.check_file(&part);
     }
     if let Err(fault) = checked {
@@ -81,12 +93,18 @@ enum Broken {
 }
 
 /// Gets the rest of the file; returns the bytes that came.
-fn transfer(agent: &ureq::Agent, remote: &Remote, part: &Path, progress: &mut dyn FnMut(u64, Option<u64>)) -> Outcome<u64> {
+fn transfer(
+    agent: &ureq::Agent,
+    remote: &Remote,
+    part: &Path,
+    stalled: Duration,
+    progress: &mut dyn FnMut(u64, Option<u64>),
+) -> Outcome<u64> {
     let mut received = 0;
     let mut tries = 0;
     loop {
         let before = received;
-        match attempt(agent, remote, part, &mut received, progress) {
+        match attempt(agent, remote, part, stalled, &mut received, progress) {
             Ok(()) => return Ok(received),
             Err(Broken::Fatal(fault)) => return Err(fault),
             Err(Broken::Unreachable(why)) if tries > 0 => return Err(Fault::storage(format!("cannot fetch `{}`: {why}", remote.url))),
@@ -106,6 +124,7 @@ fn attempt(
     agent: &ureq::Agent,
     remote: &Remote,
     part: &Path,
+    stalled: Duration,
     received: &mut u64,
     progress: &mut dyn FnMut(u64, Option<u64>),
 ) -> Result<(), Broken> {
@@ -146,18 +165,20 @@ fn attempt(
     let length = header("content-length").parse::<u64>().ok();
     let total = length.map(|length| have + length).or((remote.size > 0).then_some(remote.size));
     let most = if remote.size > 0 { remote.size } else { GREATEST };
-    let mut body = response.into_body().into_reader();
-    let mut buffer = vec![0; 1 << 17];
+    let pieces = pieces(response.into_body().into_reader());
     loop {
-        let count = match body.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(Broken::Network(e.to_string())),
+        let piece = match pieces.recv_timeout(stalled) {
+            Ok(Ok(piece)) => piece,
+            Ok(Err(e)) => return Err(Broken::Network(e.to_string())),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = stalled.as_secs_f64();
+                return Err(Broken::Network(format!("the connection gave nothing for {seconds} seconds, after {have} bytes")));
+            }
         };
-        file.write_all(&buffer[..count]).map_err(io)?;
-        have += count as u64;
-        *received += count as u64;
+        file.write_all(&piece).map_err(io)?;
+        have += piece.len() as u64;
+        *received += piece.len() as u64;
         if have > most {
             restart(&mut file).map_err(io)?;
             let what = format!("`{}` gives more than the {} that it should", remote.url, text::bytes(most));
@@ -170,6 +191,27 @@ fn attempt(
         Some(total) if have < total => Err(Broken::Network(format!("the connection ended after {have} of {total} bytes"))),
         _ => Ok(()),
     }
+}
+
+/// The content of an answer, piece by piece; no more after the last one or an error. It is read by a thread of its own, so that who
+/// waits can stop waiting: the library knows no limit on silence. The thread ends with the connection, or when nobody listens.
+fn pieces(mut body: impl Read + Send + 'static) -> Receiver<std::io::Result<Vec<u8>>> {
+    let (sender, pieces) = std::sync::mpsc::sync_channel(4);
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 17];
+        loop {
+            let (piece, ends) = match body.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(count) => (Ok(buffer[..count].to_vec()), false),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(e) => (Err(e), true),
+            };
+            if sender.send(piece).is_err() || ends {
+                return;
+            }
+        }
+    });
+    pieces
 }
 
 fn restart(file: &mut File) -> std::io::Result<u64> {

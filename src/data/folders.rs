@@ -10,7 +10,7 @@ use super::mat::Mat;
 use super::members::{Place, Wanted};
 use super::picture::Picture;
 use super::registry::Request;
-use crate::base::{Fault, Outcome};
+use crate::base::{Fault, Outcome, text};
 use crate::spec::catalog::{Field, Type};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const GREATEST: u64 = 256 << 20;
 /// Pictures decoded at once.
 const PORTION: usize = 512;
+/// The most bytes of a list in MATLAB's format.
+const LIST: u64 = 1 << 24;
 
 /// Where a picture belongs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +71,18 @@ fn read(
     classes: Option<&[String]>,
     place_of: &(dyn Fn(&str) -> Option<Belongs> + Sync),
 ) -> Outcome<Dataset> {
+    read_checked(request, places, form, classes, place_of, &|_| Ok(()))
+}
+
+/// As [`read`], and `check` sees what was found, so that nothing that belongs there is left out in silence.
+fn read_checked(
+    request: &Request<'_>,
+    places: &[Place],
+    form: Form,
+    classes: Option<&[String]>,
+    place_of: &(dyn Fn(&str) -> Option<Belongs> + Sync),
+    check: &dyn Fn(&[&Item]) -> Outcome<()>,
+) -> Outcome<Dataset> {
     let mut found: BTreeMap<Item, Picture> = BTreeMap::new();
     for place in places {
         let mut waiting: Vec<(Item, Vec<u8>)> = Vec::new();
@@ -107,6 +121,7 @@ fn read(
         decode(&mut waiting, &mut size)?;
     }
     let Some((_, first)) = found.first_key_value() else { return Err(request.missing()) };
+    check(&found.keys().collect::<Vec<_>>())?;
     let shape = Shape { channels: form.channels, height: first.height, width: first.width };
     let names: Vec<String> = match classes {
         Some(names) => names.to_vec(),
@@ -125,6 +140,35 @@ fn read(
         values.extend_from_slice(&picture.bytes);
     }
     of_bytes(request.name, shape, names.len(), &values, form.scaling, rows, request.origin())
+}
+
+/// Makes sure that all that a list names was found; `part` is the file that holds it.
+fn all_there<'a>(place: &Place, list: &str, part: &str, named: impl Iterator<Item = &'a str>, found: &BTreeSet<&str>) -> Outcome<()> {
+    let (mut count, mut gone, mut first) = (0_usize, 0_usize, "");
+    for name in named {
+        count += 1;
+        if !found.contains(name) {
+            gone += 1;
+            first = if first.is_empty() { name } else { first };
+        }
+    }
+    if gone == 0 {
+        return Ok(());
+    }
+    let what = format!("lacks {gone} of the {} that `{list}` names, such as `{first}`", text::count(count, "picture"));
+    Err(place.fault(what).help(format!("put the whole of {part} beside the others; part of a data set is none")))
+}
+
+/// Makes sure that there are pictures of each side, which is a folder of that name.
+fn sides_there(place: &Place, sides: &[&str], items: &[&Item]) -> Outcome<()> {
+    match sides.iter().find(|side| !items.iter().any(|item| item.path.split('/').any(|part| part == **side))) {
+        None => Ok(()),
+        Some(side) => Err(place.fault(format_args!("has no pictures in `{side}/`")).help("fetch or unpack the data set again, all of it")),
+    }
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 const COLORS: &[(&str, &str)] = &[("rgb", "three channels"), ("gray", "one channel")];
@@ -205,20 +249,23 @@ pub(super) fn tiny_imagenet(request: &Request<'_>) -> Outcome<Dataset> {
 /// Country211: train, valid and test pictures of 211 countries.
 pub(super) fn country211(request: &Request<'_>) -> Outcome<Dataset> {
     let found = places(request, &["country211.tgz"], &["country211/train", "train"])?;
-    read(request, &found, Form::symmetric(64), None, &|path| match parts(path).as_slice() {
+    let place_of = |path: &str| match parts(path).as_slice() {
         [.., side @ ("train" | "valid" | "test"), class, _] => Some((*side != "train", (*class).to_owned(), String::new())),
         _ => None,
-    })
+    };
+    let check = |items: &[&Item]| sides_there(&found[0], &["train", "valid", "test"], items);
+    read_checked(request, &found, Form::symmetric(64), None, &place_of, &check)
 }
 
 /// CINIC-10: train, valid and test pictures of 10 classes.
 pub(super) fn cinic10(request: &Request<'_>) -> Outcome<Dataset> {
     let found = places(request, &["CINIC-10.tar.gz"], &["train/airplane"])?;
-    let form = Form::symmetric(32);
-    read(request, &found, form, None, &|path| match parts(path).as_slice() {
+    let place_of = |path: &str| match parts(path).as_slice() {
         [.., side @ ("train" | "valid" | "test"), class, _] => Some((*side == "test", (*class).to_owned(), String::new())),
         _ => None,
-    })
+    };
+    let check = |items: &[&Item]| sides_there(&found[0], &["train", "valid", "test"], items);
+    read_checked(request, &found, Form::symmetric(32), None, &place_of, &check)
 }
 
 /// GTSRB: German traffic signs, 43 classes; training pictures in folders, test pictures in a list.
@@ -237,47 +284,80 @@ pub(super) fn gtsrb(request: &Request<'_>) -> Outcome<Dataset> {
         tests.insert(row.get(0).unwrap_or_default().to_owned(), class);
     }
     let classes: Vec<String> = (0..43).map(|class| format!("{class:05}")).collect();
-    read(request, &found, Form::symmetric(32), Some(&classes), &move |path| match parts(path).as_slice() {
+    let place_of = |path: &str| match parts(path).as_slice() {
         [.., "Training", class, _] => Some((false, (*class).to_owned(), String::new())),
         [.., "Final_Test", "Images", file] => Some((true, format!("{:05}", tests.get(*file)?), String::new())),
         _ => None,
-    })
+    };
+    let check = |items: &[&Item]| {
+        if items.iter().all(|item| item.test) {
+            return Err(found[0].fault("has no training pictures").help("put `GTSRB-Training_fixed.zip` beside the others"));
+        }
+        let there = items.iter().filter(|item| item.test).map(|item| last(&item.path)).collect();
+        all_there(&found[0], "GT-final_test.csv", "`GTSRB_Final_Test_Images.zip`", tests.keys().map(String::as_str), &there)
+    };
+    read_checked(request, &found, Form::symmetric(32), Some(&classes), &place_of, &check)
 }
 
 /// Flowers102: the class of each picture stands in `imagelabels.mat`, its side in `setid.mat`.
 pub(super) fn flowers102(request: &Request<'_>) -> Outcome<Dataset> {
     let found = places(request, &["102flowers.tgz"], &["jpg"])?;
-    let labels = Mat::parse(&request.file("imagelabels.mat")?.whole(1 << 24)?)?.numbers("labels")?;
-    let sets = Mat::parse(&request.file("setid.mat")?.whole(1 << 24)?)?;
+    let labels = Mat::parse(&request.file("imagelabels.mat")?.whole(LIST)?, LIST)?.numbers("labels")?;
+    let sets = Mat::parse(&request.file("setid.mat")?.whole(LIST)?, LIST)?;
     let tests: BTreeSet<usize> = sets.numbers("tstid")?.into_iter().map(|id| id as usize).collect();
     let classes: Vec<String> = (1..=102).map(|class| format!("{class}")).collect();
-    read(request, &found, Form::symmetric(64), Some(&classes), &move |path| {
-        let number: usize = path.rsplit('/').next()?.strip_prefix("image_")?.strip_suffix(".jpg")?.parse().ok()?;
-        let class = labels.get(number.checked_sub(1)?)?;
-        Some((tests.contains(&number), format!("{}", *class as u32), String::new()))
-    })
+    let number_of =
+        |path: &str| last(path).strip_prefix("image_")?.strip_suffix(".jpg")?.parse::<usize>().ok().filter(|number| *number > 0);
+    let place_of = |path: &str| {
+        let number = number_of(path)?;
+        // One without a class is refused below.
+        let class = labels.get(number - 1).map_or(0, |class| *class as u32);
+        Some((tests.contains(&number), class.to_string(), String::new()))
+    };
+    let check = |items: &[&Item]| {
+        let count = labels.len();
+        if let Some(item) = items.iter().find(|item| number_of(&item.path).is_none_or(|number| number > count)) {
+            let what = format!("holds `{}`, but `imagelabels.mat` has {}", item.path, text::count(count, "label"));
+            return Err(found[0].fault(what).help("fetch `imagelabels.mat` again"));
+        }
+        let names: Vec<String> = (1..=count).map(|number| format!("image_{number:05}.jpg")).collect();
+        let there = items.iter().map(|item| last(&item.path)).collect();
+        all_there(&found[0], "imagelabels.mat", "`102flowers.tgz`", names.iter().map(String::as_str), &there)
+    };
+    read_checked(request, &found, Form::symmetric(64), Some(&classes), &place_of, &check)
 }
 
 /// Stanford Cars: classes stand in MATLAB's annotations.
 pub(super) fn cars(request: &Request<'_>) -> Outcome<Dataset> {
     let found = places(request, &["cars_train.tgz", "cars_test.tgz", "car_devkit.tgz"], &["cars_train"])?;
     let train = match request.file("cars_train_annos.mat") {
-        Ok(source) => source.whole(1 << 26)?,
-        Err(fault) => found.iter().find_map(|place| place.read("cars_train_annos.mat", 1 << 26).ok()).ok_or(fault)?,
+        Ok(source) => source.whole(LIST)?,
+        Err(fault) => found.iter().find_map(|place| place.read("cars_train_annos.mat", LIST).ok()).ok_or(fault)?,
     };
-    let test = request.file("cars_test_annos_withlabels.mat")?.whole(1 << 26)?;
+    let test = request.file("cars_test_annos_withlabels.mat")?.whole(LIST)?;
     let annotations = |content: &[u8]| -> Outcome<BTreeMap<String, u32>> {
-        let mat = Mat::parse(content)?;
+        let mat = Mat::parse(content, LIST)?;
         let (names, classes) = (mat.texts_of("annotations", "fname")?, mat.numbers_of("annotations", "class")?);
         Ok(names.into_iter().zip(classes.into_iter().map(|class| class as u32)).collect())
     };
     let (train, test) = (annotations(&train)?, annotations(&test)?);
     let classes: Vec<String> = (1..=196).map(|class| format!("{class}")).collect();
-    read(request, &found, Form::symmetric(64), Some(&classes), &move |path| match parts(path).as_slice() {
+    let place_of = |path: &str| match parts(path).as_slice() {
         [.., "cars_train", file] => Some((false, train.get(*file)?.to_string(), String::new())),
         [.., "cars_test", file] => Some((true, test.get(*file)?.to_string(), String::new())),
         _ => None,
-    })
+    };
+    let check = |items: &[&Item]| {
+        for (is_test, named, list, part) in [
+            (false, &train, "cars_train_annos.mat", "`cars_train.tgz`"),
+            (true, &test, "cars_test_annos_withlabels.mat", "`cars_test.tgz`"),
+        ] {
+            let there = items.iter().filter(|item| item.test == is_test).map(|item| last(&item.path)).collect();
+            all_there(&found[0], list, part, named.keys().map(String::as_str), &there)?;
+        }
+        Ok(())
+    };
+    read_checked(request, &found, Form::symmetric(64), Some(&classes), &place_of, &check)
 }
 
 /// COVIDx: lists of patient, file, class and source; two classes.
@@ -296,11 +376,21 @@ pub(super) fn covidx(request: &Request<'_>) -> Outcome<Dataset> {
         }
     }
     let classes = ["negative".to_owned(), "positive".to_owned()];
-    let data = read(request, &found, Form::unit(64, ""), Some(&classes), &move |path| {
-        let [.., side, file] = parts(path)[..] else { return None };
-        let key = (side != "train", format!("{side}/{file}"));
+    let key_of = |path: &str| match parts(path)[..] {
+        [.., side, file] => Some((side != "train", format!("{side}/{file}"))),
+        _ => None,
+    };
+    let place_of = |path: &str| {
+        let key = key_of(path)?;
         sides.get(&key).map(|class| (key.0, class.clone(), String::new()))
-    })?;
+    };
+    let check = |items: &[&Item]| {
+        let keys: Vec<String> = items.iter().filter_map(|item| key_of(&item.path)).map(|(_, key)| key).collect();
+        let there = keys.iter().map(String::as_str).collect();
+        let named = sides.keys().map(|(_, key)| key.as_str());
+        all_there(&found[0], "train.txt`, `val.txt` or `test.txt", "Kaggle's archive", named, &there)
+    };
+    let data = read_checked(request, &found, Form::unit(64, ""), Some(&classes), &place_of, &check)?;
     let Some(seed) = request.params.integer("draw_seed", 0, u64::from(u32::MAX))? else { return Ok(data) };
     let train = data.original_train();
     let mut taken = augment::draw(&data.labels()[..train], seed as u32)?;
@@ -336,10 +426,19 @@ pub(super) fn domainnet(request: &Request<'_>) -> Outcome<Dataset> {
     }
     let classes: Vec<String> = (0..345).map(|class| class.to_string()).collect();
     let form = Form { cut: request.params.integer("cut_seed", 0, i64::MAX as u64)?, ..Form::unit(64, "domain") };
-    read(request, &found, form, Some(&classes), &move |path| {
-        let (test, class) = sides.get(path)?;
+    let place_of = |path: &str| {
+        let (test, class): &(bool, u32) = sides.get(path)?;
         Some((*test, class.to_string(), path.split('/').next()?.to_owned()))
-    })
+    };
+    let check = |items: &[&Item]| {
+        let there: BTreeSet<&str> = items.iter().map(|item| item.path.as_str()).collect();
+        for domain in DOMAINS {
+            let named = sides.keys().map(String::as_str).filter(|path| path.split('/').next() == Some(domain));
+            all_there(&found[0], &format!("{domain}_train.txt` or `{domain}_test.txt"), &format!("`{domain}.zip`"), named, &there)?;
+        }
+        Ok(())
+    };
+    read_checked(request, &found, form, Some(&classes), &place_of, &check)
 }
 
 /// Camelyon17 and iWildCam of WILDS: `metadata.csv` beside the pictures.
@@ -355,11 +454,17 @@ pub(super) fn camelyon17(request: &Request<'_>) -> Outcome<Dataset> {
         sides.insert(name, (split != "0", tumor.clone(), center.clone(), split.clone()));
     }
     let classes = ["0".to_owned(), "1".to_owned()];
-    read(request, &found, Form::unit(96, "hospital"), Some(&classes), &move |path| {
+    let place_of = |path: &str| {
         let at = path.find("patches/")?;
-        let (test, tumor, center, split) = sides.get(&path[at..])?;
+        let (test, tumor, center, split): &(bool, String, String, String) = sides.get(&path[at..])?;
         (split != "1").then(|| (*test, tumor.clone(), center.clone()))
-    })
+    };
+    let check = |items: &[&Item]| {
+        let there = items.iter().filter_map(|item| item.path.get(item.path.find("patches/")?..)).collect();
+        let named = sides.iter().filter(|(_, (_, _, _, split))| split != "1").map(|(name, _)| name.as_str());
+        all_there(&found[0], "metadata.csv", "`camelyon17_v1.0.tar.gz`", named, &there)
+    };
+    read_checked(request, &found, Form::unit(96, "hospital"), Some(&classes), &place_of, &check)
 }
 
 /// iWildCam: camera traps as groups.
@@ -373,12 +478,16 @@ pub(super) fn iwildcam(request: &Request<'_>) -> Outcome<Dataset> {
             sides.insert(file.clone(), (split != "train", format!("{class:0>4}"), location.clone()));
         }
     }
-    read(request, &found, Form::unit(64, "trap"), None, &move |path| sides.get(path.rsplit('/').next()?).cloned())
+    let check = |items: &[&Item]| {
+        let there = items.iter().map(|item| last(&item.path)).collect();
+        all_there(&found[0], "metadata.csv", "`iwildcam_v2.0.tar.gz`", sides.keys().map(String::as_str), &there)
+    };
+    read_checked(request, &found, Form::unit(64, "trap"), None, &|path| sides.get(last(path)).cloned(), &check)
 }
 
 /// The named columns of `metadata.csv`.
 fn metadata(places: &[Place], wanted: &[&str]) -> Outcome<Vec<Vec<String>>> {
-    let content = places.iter().find_map(|place| place.read("metadata.csv", 1 << 30).ok());
+    let content = places.iter().find_map(|place| place.read("metadata.csv", 1 << 28).ok());
     let content = content.ok_or_else(|| Fault::storage("`metadata.csv` is not there"))?;
     let wrong = |why: String| Fault::storage(format!("`metadata.csv` {why}"));
     let mut reader = csv::ReaderBuilder::new().from_reader(content.as_slice());

@@ -4,7 +4,7 @@ use super::Shape;
 use super::assemble::{Rows, of_floats, of_tokens};
 use super::dataset::{Dataset, Vocabulary};
 use super::members::Place;
-use super::registry::Request;
+use super::registry::{Request, inside};
 use super::text::{leaf_alphabet, leaf_files};
 use crate::base::{Fault, Outcome};
 use crate::spec::catalog::{Field, Type};
@@ -58,6 +58,7 @@ pub(super) struct Known {
 
 pub(super) fn load(request: &Request<'_>, known: &Known) -> Outcome<Dataset> {
     let own = request.params.text("folder")?;
+    own.map_or(Ok(()), |folder| inside("folder", folder))?;
     let folders: Vec<&str> = own.map_or_else(|| request.folders().to_vec(), |folder| vec![folder]);
     let markers = ["train", "all_data_niid_2_keep_0_train_9.json", "all_data_niid_2_keep_0_train_8.json"];
     let place = Place::find(request.dirs, &folders, &[], &markers)?.into_iter().next().ok_or_else(|| request.missing())?;

@@ -8,8 +8,8 @@ use flate2::read::ZlibDecoder;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// The most bytes of an element that is packed.
-const GREATEST: u64 = 4 << 30;
+/// The most cells of a list, and the most fields of all its structures.
+const GREATEST_LIST: usize = 1 << 20;
 /// deflate packs no more than this into one byte.
 const GREATEST_RATIO: u64 = 1032;
 /// The deepest nesting of cells and structures.
@@ -62,7 +62,9 @@ impl Values {
 pub(super) struct Mat(BTreeMap<String, Value>);
 
 impl Mat {
-    pub fn parse(content: &[u8]) -> Outcome<Self> {
+    /// The variables in a file's content; all of them together have at most so many bytes.
+    pub fn parse(content: &[u8], most: u64) -> Outcome<Self> {
+        let mut left = most;
         let mut variables = BTreeMap::new();
         let wrong = |why: String| Fault::storage(format!("no sound file of MATLAB's version 5: {why}"));
         let header = content.get(..128).ok_or_else(|| wrong("it is truncated".into()))?;
@@ -76,7 +78,8 @@ impl Mat {
             let unpacked;
             let body = match kind {
                 15 => {
-                    unpacked = unpack(body).map_err(wrong)?;
+                    unpacked = unpack(body, left).map_err(wrong)?;
+                    left -= unpacked.len() as u64;
                     let mut inner = unpacked.as_slice();
                     let (kind, body) = element(&mut inner).map_err(wrong)?;
                     if kind != 14 {
@@ -87,7 +90,7 @@ impl Mat {
                 14 => body,
                 _ => continue,
             };
-            let (name, value) = matrix(body, 0).map_err(wrong)?;
+            let (name, value) = matrix(body, 0, most).map_err(wrong)?;
             variables.insert(name, value);
         }
         Ok(Self(variables))
@@ -152,10 +155,14 @@ impl Mat {
     }
 }
 
-fn unpack(body: &[u8]) -> Result<Vec<u8>, String> {
-    let most = (body.len() as u64).saturating_mul(GREATEST_RATIO).min(GREATEST);
+/// The content of a packed element, of at most so many bytes.
+fn unpack(body: &[u8], left: u64) -> Result<Vec<u8>, String> {
+    let most = (body.len() as u64).saturating_mul(GREATEST_RATIO).min(left);
     let mut out = Vec::new();
-    ZlibDecoder::new(body).take(most).read_to_end(&mut out).map_err(|e| format!("a part cannot be unpacked: {e}"))?;
+    ZlibDecoder::new(body).take(most + 1).read_to_end(&mut out).map_err(|e| format!("a part cannot be unpacked: {e}"))?;
+    if out.len() as u64 > most {
+        return Err(format!("its parts unpack to more than the {} that such a file may have", text::bytes(left)));
+    }
     Ok(out)
 }
 
@@ -179,7 +186,7 @@ fn element<'a>(rest: &mut &'a [u8]) -> Result<(u32, &'a [u8]), String> {
 }
 
 /// A matrix: flags, sizes, name, then what its class has.
-fn matrix(body: &[u8], depth: usize) -> Result<(String, Value), String> {
+fn matrix(body: &[u8], depth: usize, most: u64) -> Result<(String, Value), String> {
     let mut rest = body;
     if body.is_empty() || depth > DEEPEST {
         return Ok((String::new(), Value::Other));
@@ -194,10 +201,13 @@ fn matrix(body: &[u8], depth: usize) -> Result<(String, Value), String> {
     let value = match class {
         // Cells.
         1 => {
+            if count > GREATEST_LIST {
+                return Err(format!("`{name}` has {count} cells"));
+            }
             let mut cells = Vec::new();
             while cells.len() < count {
                 let (_, body) = element(&mut rest)?;
-                cells.push(matrix(body, depth + 1)?.1);
+                cells.push(matrix(body, depth + 1, most)?.1);
             }
             Value::Cells(cells)
         }
@@ -206,14 +216,17 @@ fn matrix(body: &[u8], depth: usize) -> Result<(String, Value), String> {
             let (_, length) = element(&mut rest)?;
             let length = length.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize).filter(|length| *length > 0);
             let (_, names) = element(&mut rest)?;
-            let name = |name: &[u8]| String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
-            let names: Vec<String> = names.chunks(length.ok_or("a structure has no names")?).map(name).collect();
+            let text = |name: &[u8]| String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
+            let names: Vec<String> = names.chunks(length.ok_or("a structure has no names")?).map(text).collect();
+            if count.saturating_mul(names.len()) > GREATEST_LIST {
+                return Err(format!("`{name}` has {count} structures of {} fields", names.len()));
+            }
             let mut list = Vec::new();
             while list.len() < count && !names.is_empty() {
                 let mut one = BTreeMap::new();
                 for name in &names {
                     let (_, body) = element(&mut rest)?;
-                    one.insert(name.clone(), matrix(body, depth + 1)?.1);
+                    one.insert(name.clone(), matrix(body, depth + 1, most)?.1);
                 }
                 list.push(one);
             }
@@ -230,7 +243,7 @@ fn matrix(body: &[u8], depth: usize) -> Result<(String, Value), String> {
         }
         6..=15 => {
             let (kind, body) = element(&mut rest)?;
-            let values = stored(kind, body)?;
+            let values = stored(kind, body, most)?;
             if values.len() != count {
                 return Err(format!("`{name}` has the shape {shape:?}, but {} values", values.len()));
             }
@@ -242,7 +255,16 @@ fn matrix(body: &[u8], depth: usize) -> Result<(String, Value), String> {
 }
 
 /// Numbers by the type in which they are stored, which may be a smaller one than theirs.
-fn stored(kind: u32, body: &[u8]) -> Result<Values, String> {
+fn stored(kind: u32, body: &[u8], most: u64) -> Result<Values, String> {
+    let width = match kind {
+        1 => 1,
+        3 | 4 => 2,
+        5..=7 => 4,
+        _ => 8,
+    };
+    if kind != 2 && (body.len() as u64 / width).saturating_mul(8) > most {
+        return Err(format!("it has {} numbers, more than such a file may have", body.len() as u64 / width));
+    }
     fn of<const N: usize>(body: &[u8], number: impl Fn([u8; N]) -> f64) -> Values {
         Values::Doubles(body.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect())
     }

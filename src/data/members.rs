@@ -109,6 +109,14 @@ impl Place {
     }
 }
 
+/// Whether a link in a folder leads to one that the folder itself is in, so that following it would never end.
+fn leads_up(folder: &Path, link: &Path) -> bool {
+    match (std::fs::canonicalize(folder), std::fs::canonicalize(link)) {
+        (Ok(folder), Ok(link)) => folder.starts_with(link),
+        _ => false,
+    }
+}
+
 /// The regular files below a folder by their path with `/`, in its order.
 pub(super) fn list(root: &Path) -> Outcome<Vec<String>> {
     fn walk(folder: &Path, prefix: &str, depth: usize, out: &mut Vec<String>) -> Outcome<()> {
@@ -119,6 +127,9 @@ pub(super) fn list(root: &Path) -> Outcome<Vec<String>> {
             let Ok(name) = entry.file_name().into_string() else { continue };
             let path = format!("{prefix}{name}");
             let Ok(meta) = std::fs::metadata(entry.path()) else { continue };
+            if meta.is_dir() && entry.file_type().is_ok_and(|kind| kind.is_symlink()) && leads_up(folder, &entry.path()) {
+                continue;
+            }
             if meta.is_dir() && depth < DEEPEST {
                 walk(&entry.path(), &format!("{path}/"), depth + 1, out)?;
             } else if meta.is_file() && out.len() < MOST {

@@ -5,13 +5,18 @@
 //! `fortran_order` and `shape`, then the values.
 
 use super::files::Source;
-use crate::base::{Fault, Outcome, text};
+use crate::base::{Fault, Outcome, memory, text};
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek, Write};
+use std::sync::Arc;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// The most values of an array, and the most bytes of a member of an npz.
 const GREATEST: u64 = 8 << 30;
+/// A member of more bytes than this must not be packed as far as deflate can: numbers that somebody measured never are.
+const LARGE: u64 = 256 << 20;
+/// How far such a member may be packed.
+const GREATEST_RATIO: u64 = 200;
 
 /// What the values of an array are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,16 +65,24 @@ pub(super) struct Array {
     pub swapped: bool,
     /// The first index runs fastest.
     pub fortran: bool,
-    /// The values, or the pickle.
-    pub bytes: Vec<u8>,
+    /// The values, or the pickle; shared with the pickle that an array came in.
+    pub bytes: Arc<Vec<u8>>,
 }
 
 impl Array {
-    /// The array in a file's content.
-    pub fn parse(content: &[u8]) -> Outcome<Self> {
+    /// The array in a file's content, whose memory it keeps.
+    pub fn parse(content: Vec<u8>) -> Outcome<Self> {
         Self::parsed(content).map_err(|why| Fault::storage(format!("no array of numpy: {why}")))
     }
-    fn parsed(content: &[u8]) -> Result<Self, String> {
+    fn parsed(mut content: Vec<u8>) -> Result<Self, String> {
+        let mut array = Self::described(&content)?;
+        let begin = content.len() - array.1;
+        content.drain(..begin);
+        array.0.bytes = Arc::new(content);
+        Ok(array.0)
+    }
+    /// The array without its values, and how many bytes they have.
+    fn described(content: &[u8]) -> Result<(Self, usize), String> {
         let cut = || "it is truncated".to_owned();
         let rest = content.strip_prefix(MAGIC).ok_or("it does not begin as one")?;
         let (version, rest) = rest.split_first_chunk::<2>().ok_or_else(cut)?;
@@ -97,7 +110,7 @@ impl Array {
         if kind != Kind::Object && (bytes.len() as u64) != count * kind.width() as u64 {
             return Err(format!("its header says {count} values of {} bytes, but {} bytes follow", kind.width(), bytes.len()));
         }
-        Ok(Self { kind, shape, swapped, fortran, bytes: bytes.to_vec() })
+        Ok((Self { kind, shape, swapped, fortran, bytes: Arc::default() }, bytes.len()))
     }
     /// The number of values.
     pub fn len(&self) -> usize {
@@ -113,63 +126,65 @@ impl Array {
     /// The values as whole numbers, last index fastest.
     pub fn integers(&self, name: &str) -> Outcome<Vec<i64>> {
         let wrong = |value: &dyn std::fmt::Display| Fault::storage(format!("array `{name}` holds {value} where whole numbers belong"));
-        self.values(name)?
-            .into_iter()
-            .map(|value| match value {
-                Number::Whole(value) => i64::try_from(value).map_err(|_| wrong(&value)),
-                // Whole numbers that somebody stored as floats.
-                Number::Float(value) if value == value.trunc() && value.abs() < 9e15 => Ok(value as i64),
-                Number::Float(value) => Err(wrong(&value)),
-            })
-            .collect()
+        self.values(name, |value| match value {
+            Number::Whole(value) => i64::try_from(value).map_err(|_| wrong(&value)),
+            // Whole numbers that somebody stored as floats.
+            Number::Float(value) if value == value.trunc() && value.abs() < 9e15 => Ok(value as i64),
+            Number::Float(value) => Err(wrong(&value)),
+        })
     }
     /// The values as floats, last index fastest.
     pub fn floats(&self, name: &str) -> Outcome<Vec<f32>> {
-        let float = |value| match value {
-            Number::Whole(value) => value as f32,
-            Number::Float(value) => value as f32,
-        };
-        Ok(self.values(name)?.into_iter().map(float).collect())
+        self.values(name, |value| match value {
+            Number::Whole(value) => Ok(value as f32),
+            Number::Float(value) => Ok(value as f32),
+        })
     }
-    fn values(&self, name: &str) -> Outcome<Vec<Number>> {
+    /// The values as `to` makes them, last index fastest; nothing is kept beside them.
+    fn values<T>(&self, name: &str, to: impl Fn(Number) -> Outcome<T>) -> Outcome<Vec<T>> {
         let width = self.kind.width();
         if width == 0 {
             return Err(Fault::storage(format!("array `{name}` holds objects where numbers belong")));
         }
-        let one = |bytes: &[u8]| {
-            let mut raw = [0; 8];
-            raw[..width].copy_from_slice(bytes);
-            if self.swapped {
-                raw[..width].reverse();
-            }
-            let bits = u64::from_le_bytes(raw);
-            match self.kind {
-                Kind::Signed(width) => {
-                    let shift = 64 - 8 * width as u32;
-                    Number::Whole(i128::from((bits << shift).cast_signed() >> shift))
-                }
-                Kind::Float(2) => Number::Float(half(bits as u16)),
-                Kind::Float(4) => Number::Float(f64::from(f32::from_bits(bits as u32))),
-                Kind::Float(_) => Number::Float(f64::from_bits(bits)),
-                _ => Number::Whole(i128::from(bits)),
-            }
-        };
-        let values = self.bytes.chunks_exact(width).map(one);
+        let count = self.bytes.len() / width;
+        memory::demand((count as u64).saturating_mul(size_of::<T>() as u64), &format!("array `{name}`"))?;
+        let mut out = Vec::with_capacity(count);
         if !self.fortran || self.shape.len() < 2 {
-            return Ok(values.collect());
+            for bytes in self.bytes.chunks_exact(width) {
+                out.push(to(self.number(bytes))?);
+            }
+            return Ok(out);
         }
-        let stored: Vec<Number> = values.collect();
         let mut strides = vec![1; self.shape.len()];
         (1..strides.len()).for_each(|axis| strides[axis] = strides[axis - 1] * self.shape[axis - 1]);
-        let place = |mut index: usize| {
-            let mut at = 0;
+        for index in 0..count {
+            let (mut rest, mut at) = (index, 0);
             for (size, stride) in self.shape.iter().zip(&strides).rev() {
-                at += index % size * stride;
-                index /= size;
+                at += rest % size * stride;
+                rest /= size;
             }
-            at
-        };
-        Ok((0..stored.len()).map(|index| stored[place(index)]).collect())
+            out.push(to(self.number(&self.bytes[at * width..][..width]))?);
+        }
+        Ok(out)
+    }
+    /// The value in these bytes.
+    fn number(&self, bytes: &[u8]) -> Number {
+        let mut raw = [0; 8];
+        raw[..bytes.len()].copy_from_slice(bytes);
+        if self.swapped {
+            raw[..bytes.len()].reverse();
+        }
+        let bits = u64::from_le_bytes(raw);
+        match self.kind {
+            Kind::Signed(width) => {
+                let shift = 64 - 8 * width as u32;
+                Number::Whole(i128::from((bits << shift).cast_signed() >> shift))
+            }
+            Kind::Float(2) => Number::Float(half(bits as u16)),
+            Kind::Float(4) => Number::Float(f64::from(f32::from_bits(bits as u32))),
+            Kind::Float(_) => Number::Float(f64::from_bits(bits)),
+            _ => Number::Whole(i128::from(bits)),
+        }
     }
 }
 
@@ -236,10 +251,18 @@ impl<R: Read + Seek> Npz<R> {
         if size > GREATEST || size > member.compressed_size().saturating_mul(1032).saturating_add(1032) {
             return Err(Fault::storage(format!("array `{name}` promises {}, which cannot be in it", text::bytes(size))));
         }
+        if size > LARGE && size > member.compressed_size().saturating_mul(GREATEST_RATIO) {
+            let (size, packed) = (text::bytes(size), text::bytes(member.compressed_size()));
+            let what =
+                format!("array `{name}` unpacks from {packed} to {size}, which no data that were measured do: it is refused as a bomb");
+            return Err(Fault::storage(what)
+                .help("if it really holds such numbers, store it unpacked: `numpy.savez` instead of `savez_compressed`"));
+        }
+        memory::demand(size, &format!("array `{name}`"))?;
         let mut content = Vec::new();
         let read = member.by_ref().take(size + 1).read_to_end(&mut content);
         read.map_err(|e| Fault::storage(format!("array `{name}` is damaged: {e}")))?;
-        Array::parse(&content).map_err(|fault| fault.at(format!("array `{name}`")))
+        Array::parse(content).map_err(|fault| fault.at(format!("array `{name}`")))
     }
     /// The whole numbers of an array of one dimension.
     pub fn integers(&mut self, name: &str) -> Outcome<Vec<i64>> {
@@ -279,13 +302,13 @@ mod tests {
     #[test]
     fn arrays_round_trip_in_every_order_and_type() {
         let values: Vec<u8> = [1_i32, -2, 3, 4, 5, 6].iter().flat_map(|v| v.to_le_bytes()).collect();
-        let array = Array::parse(&npy("<i4", &[2, 3], &values)).expect("own format");
+        let array = Array::parse(npy("<i4", &[2, 3], &values)).expect("own format");
         assert_eq!((array.shape.as_slice(), array.integers("a").expect("whole")), (&[2, 3][..], vec![1, -2, 3, 4, 5, 6]));
         let fortran = Array { fortran: true, ..array.clone() };
         assert_eq!(fortran.integers("a").expect("whole"), [1, 3, 5, -2, 4, 6]);
-        let swapped = Array { swapped: true, bytes: values.chunks(4).flat_map(|v| v.iter().rev().copied()).collect(), ..array };
+        let swapped = Array { swapped: true, bytes: Arc::new(values.chunks(4).flat_map(|v| v.iter().rev().copied()).collect()), ..array };
         assert_eq!(swapped.floats("a").expect("numbers"), [1.0, -2.0, 3.0, 4.0, 5.0, 6.0]);
-        let halves = Array::parse(&npy("<f2", &[4], &[0x00, 0x3c, 0x00, 0xc0, 0x01, 0x00, 0x00, 0x7c])).expect("own format");
+        let halves = Array::parse(npy("<f2", &[4], &[0x00, 0x3c, 0x00, 0xc0, 0x01, 0x00, 0x00, 0x7c])).expect("own format");
         assert_eq!(halves.floats("h").expect("numbers"), [1.0, -2.0, 2_f32.powi(-24), f32::INFINITY]);
         assert!(halves.integers("h").expect_err("no whole numbers").what.contains("where whole numbers belong"));
     }
@@ -294,10 +317,10 @@ mod tests {
     fn damaged_arrays_and_archives_are_faults() {
         let sound = npy("|u1", &[3], &[1, 2, 3]);
         for cut in 0..sound.len() {
-            assert!(Array::parse(&sound[..cut]).is_err(), "{cut}");
+            assert!(Array::parse(sound[..cut].to_vec()).is_err(), "{cut}");
         }
         for (descr, shape) in [("<f4", vec![usize::MAX, usize::MAX]), ("|S5", vec![1]), ("<c8", vec![1])] {
-            assert!(Array::parse(&npy(descr, &shape, &[0; 8])).is_err(), "{descr}");
+            assert!(Array::parse(npy(descr, &shape, &[0; 8])).is_err(), "{descr}");
         }
         let packed = npz(&[("a", sound)]).expect("memory");
         assert_eq!(Npz::new(&packed).expect("own format").integers("a").expect("whole"), [1, 2, 3]);
@@ -314,5 +337,19 @@ mod tests {
                 assert_eq!(found, [1, 2, 3], "{at}");
             }
         }
+    }
+
+    #[test]
+    fn a_bomb_is_refused_before_it_is_unpacked() {
+        // Zeros without end: 300 MiB in 300 KiB. Written in pieces, so that the test needs no more memory than the reader may take.
+        let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+        writer.start_file("x.npy", options).expect("memory");
+        writer.write_all(&npy("<f4", &[300 << 18], &[])).expect("memory");
+        let piece = vec![0; 1 << 20];
+        (0..300).for_each(|_| writer.write_all(&piece).expect("memory"));
+        let packed = writer.finish().expect("memory").into_inner();
+        let fault = Npz::new(&packed).expect("a zip").array("x").expect_err("a bomb");
+        assert!(fault.what.contains("refused as a bomb"), "{fault}");
     }
 }

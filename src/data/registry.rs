@@ -100,6 +100,7 @@ impl Request<'_> {
     }
     /// A file that a parameter names.
     pub fn own_file(&self, name: &str) -> Outcome<Source> {
+        inside("file", name)?;
         for dir in self.dirs {
             if let Some(source) = Source::at(dir.join(name))? {
                 return Ok(source);
@@ -110,6 +111,7 @@ impl Request<'_> {
     }
     /// A folder that a parameter names.
     pub fn place(&self, folder: &str) -> Outcome<Place> {
+        inside("folder", folder)?;
         let found = self.dirs.iter().map(|dir| dir.join(folder)).find(|path| path.is_dir());
         found.map(Place::Folder).ok_or_else(|| {
             Fault::storage(format!("there is no folder `{folder}`; {}", files::looked_in(self.dirs)))
@@ -127,6 +129,16 @@ impl Request<'_> {
         let name = source.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         self.published(name).map_or(Ok(()), |sum| sum.check_file(&source.path))
     }
+}
+
+/// Refuses a path that leads out of the data folders: on another machine it would mean something else.
+pub(super) fn inside(what: &str, name: &str) -> Outcome<()> {
+    use std::path::Component;
+    if !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("`{what}` is `{name}`, but must be a path inside a data folder"))
+        .help("say `--data DIR` for the folder in which it lies, and here only the path from there on"))
 }
 
 /// The data sets that the program knows.
@@ -180,6 +192,7 @@ pub fn fingerprint(name: &str, params: &Map<String, Value>, dirs: &[PathBuf]) ->
         }
         Trust::Own => {
             let named = ["file", "folder"].iter().find_map(|key| params.get(*key).and_then(Value::as_str));
+            named.map_or(Ok(()), |named| inside("file` or `folder", named))?;
             let found = named.and_then(|named| dirs.iter().map(|dir| dir.join(named)).find(|path| path.exists()));
             match found {
                 Some(path) if path.is_dir() => of_folder(&path).map(Some),

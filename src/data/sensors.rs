@@ -12,8 +12,9 @@ use crate::base::{Fault, Outcome};
 use crate::spec::catalog::{Field, Type};
 use std::collections::BTreeMap;
 
-/// The most bytes of a file of measurements.
-const GREATEST: u64 = 2 << 30;
+/// The most bytes of a file of HAR, of which the largest has 15 MB, and of a recording of PAMAP2, which has up to 250 MB.
+const GREATEST: u64 = 64 << 20;
+const RECORDING: u64 = 512 << 20;
 const HAR_WINDOW: usize = 128;
 const HAR_SIGNALS: [&str; 9] =
     ["body_acc_x", "body_acc_y", "body_acc_z", "body_gyro_x", "body_gyro_y", "body_gyro_z", "total_acc_x", "total_acc_y", "total_acc_z"];
@@ -107,7 +108,7 @@ pub(super) fn pamap2(request: &Request<'_>) -> Outcome<Dataset> {
     let subject_of = |name: &str| name.rsplit('/').next()?.strip_prefix("subject")?.strip_suffix(".dat")?.parse::<u32>().ok();
     let is =
         |name: &str| !name.contains("__MACOSX") && (name.contains("Protocol/") || name.contains("Optional/")) && subject_of(name).is_some();
-    place.each(&Wanted { name: &is, most: GREATEST }, &mut |name, content| {
+    place.each(&Wanted { name: &is, most: RECORDING }, &mut |name, content| {
         recordings.insert((subject_of(name).unwrap_or_default(), name.contains("Optional/")), content);
         Ok(())
     })?;

@@ -142,13 +142,18 @@ impl Arrays for Tensors<'_> {
             Dtype::F64 => Kind::Float(8),
             other => return Err(Fault::storage(format!("tensor `{name}` is of the type {other:?}, which is not supported"))),
         };
-        Ok(Array { kind, shape: view.shape().to_vec(), swapped: false, fortran: false, bytes: view.data().to_vec() })
+        Ok(Array { kind, shape: view.shape().to_vec(), swapped: false, fortran: false, bytes: std::sync::Arc::new(view.data().to_vec()) })
     }
 }
 
 /// Arrays of npz.
 pub(super) fn npz(request: &Request<'_>) -> Outcome<Dataset> {
     let source = request.own_file(request.params.required("file", request.params.text("file")?)?)?;
+    if source.path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")) {
+        return Err(source
+            .fault("is a single array, but samples and labels are two")
+            .help("put both into one file: `numpy.savez(\"file.npz\", x=samples, y=labels)`"));
+    }
     of_arrays(request, &source, &mut Npz::open(&source)?)
 }
 
@@ -198,7 +203,13 @@ fn of_arrays(request: &Request<'_>, source: &Source, file: &mut dyn Arrays) -> O
             pictures.bytes.chunks_exact(own.numel()).for_each(|one| bytes.extend((0..own.numel()).map(|at| one[place_of(at)])));
         } else {
             let values = pictures.floats(x).at(place)?;
-            values.chunks_exact(own.numel()).for_each(|one| floats.extend((0..own.numel()).map(|at| one[place_of(at)])));
+            // What was read is not needed any more, and may be large.
+            drop(pictures);
+            if floats.is_empty() && !(first && plane > 1) {
+                floats = values;
+            } else {
+                values.chunks_exact(own.numel()).for_each(|one| floats.extend((0..own.numel()).map(|at| one[place_of(at)])));
+            }
         }
         for label in labels {
             rows.labels.push(u32::try_from(label).map_err(|_| source.fault(format_args!("holds the label {label} in `{y}`")))?);

@@ -13,7 +13,7 @@ use crate::spec::catalog::{Field, Type};
 use std::collections::{BTreeMap, HashMap};
 
 /// The most bytes of a text file.
-const GREATEST: u64 = 4 << 30;
+const GREATEST: u64 = 2 << 30;
 /// Special words come first: padding, `cls`, unknown, end.
 const SPECIAL: u32 = 4;
 const UNKNOWN: u32 = 2;

@@ -1,7 +1,7 @@
 //! A partition: which client holds which sample.
 
 use super::dataset;
-use super::task::{Host, Outputs, Task};
+use super::task::{Host, Outputs, Report, Task};
 use super::{input, outputs, tag};
 use crate::base::Outcome;
 use crate::data::partition;
@@ -16,6 +16,15 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let kind = tag(task, "kind")?;
     let made = partition::build_from(kind, &task.params, &partition::Population::of(&data), host.data_dirs())?;
     let manifest = made.manifest(data.labels())?;
+    for (side, without) in [
+        ("training", made.clients().iter().filter(|client| client.train.is_empty()).count()),
+        ("test", made.clients().iter().filter(|client| client.test.is_empty()).count()),
+    ] {
+        if without > 0 {
+            let all = made.clients().len();
+            host.report(Report::Log { warning: true, line: format!("{without} of {all} clients have no {side} samples") });
+        }
+    }
     let mut out = outputs(host, [("clients", &made.to_bytes()), ("manifest", &manifest.to_json())])?;
     let tree = match partition::noise(kind, &task.params)? {
         None => tree,

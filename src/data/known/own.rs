@@ -50,6 +50,7 @@ pub(super) const IDX: Entry = Entry {
     },
     load: |r| {
         let folder = r.params.required("folder", r.params.text("folder")?)?;
+        crate::data::registry::inside("folder", folder)?;
         let classes = r.params.integer("classes", 1, 256)?.map(|n| n as usize);
         idx::load_own(r.name, folder, r.dirs, &idx::Request { verify: false, classes, limit: r.params.count("limit", 1)? })
     },

@@ -23,7 +23,8 @@ impl Partition {
         }))
     }
     /// The index lists as npz: `train`, `test` and `hold_out` hold the samples of one client after the other, and
-    /// `train_offsets`, `test_offsets` where each client begins and the last one ends; all of them int64.
+    /// `train_offsets`, `test_offsets` where each client begins and the last one ends; `overlaps`, where there are any, is how often
+    /// a sample is held by one client more. All of them int64.
     ///
     /// # Errors
     /// An internal fault when the file cannot be made.
@@ -44,6 +45,9 @@ impl Partition {
             members.push((names[1], array(&mut offsets)));
         }
         members.push(("hold_out", array(&mut self.hold_out().iter().map(|&index| u64::from(index)))));
+        if self.flags().overlaps > 0 {
+            members.push(("overlaps", array(&mut std::iter::once(self.flags().overlaps))));
+        }
         npy::npz(&members)
     }
 }

@@ -7,6 +7,7 @@
 use super::super::files::{self, Source};
 use super::super::npy;
 use super::super::params::Params;
+use super::super::registry::inside;
 use super::numpy::Legacy;
 use super::rules::Request;
 use super::{Drawn, Flags};
@@ -39,25 +40,48 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, _: Option<&mut Le
             let side = if request.is_training(sample as u32) { &mut clients } else { &mut tests };
             side[group as usize].push(sample as u32);
         }
-        return Ok(Drawn { clients, tests: Some(tests), flags: Flags { attempts: 1, ..Flags::default() } });
+        return Ok(Drawn::split(clients, tests, Flags { attempts: 1, ..Flags::default() }));
     };
     let source = find(name, request.folders)?;
-    let (clients, tests) = read(&source).at(|| format!("`{}`", source.path.display()))?;
-    let mut holders = vec![None; request.labels.len()];
-    for (id, sample) in
-        clients.iter().enumerate().chain(tests.iter().flatten().enumerate()).flat_map(|(id, own)| own.iter().map(move |s| (id, s)))
-    {
-        let whose = holders.get_mut(*sample as usize).ok_or_else(|| {
-            source.fault(format_args!("gives client {id} sample {sample}, but the data set has {} samples", request.labels.len()))
-        })?;
-        if let Some(other) = whose.replace(id) {
-            return Err(source
-                .fault(format_args!("gives sample {sample} to client {other} and to client {id}"))
-                .help("every sample may belong to one client, and there to the training or the test set"));
+    let Lists { clients, mut tests, hold_out, overlaps } = read(&source).at(|| format!("`{}`", source.path.display()))?;
+    if clients.is_empty() {
+        return Err(source.fault("has no clients").help("a file of index lists has one list of samples, or two, for each client"));
+    }
+    // A test set that all clients share is written out for each of them.
+    let shared = !hold_out.is_empty() && tests.as_ref().is_some_and(|tests| tests.iter().all(|test| *test == hold_out));
+    if shared {
+        tests.iter_mut().flatten().for_each(Vec::clear);
+    }
+    let flags = holders(&source, request.labels.len(), [&clients, tests.as_deref().unwrap_or_default()], &hold_out, overlaps)?;
+    Ok(Drawn { clients, tests, flags, hold_out, shared_test: shared })
+}
+
+/// Whose each sample is: how many are left out, held out and given twice.
+fn holders(source: &Source, samples: usize, sides: [&[Vec<u32>]; 2], hold_out: &[u32], overlaps: u64) -> Outcome<Flags> {
+    let whose = |id: usize| if id == usize::MAX { "the hold-out".to_owned() } else { format!("client {id}") };
+    let of_clients = sides.into_iter().flat_map(|side| side.iter().enumerate()).flat_map(|(id, own)| own.iter().map(move |s| (id, *s)));
+    let mut holders = vec![None; samples];
+    let mut twice = 0;
+    for (id, sample) in of_clients.chain(hold_out.iter().map(|sample| (usize::MAX, *sample))) {
+        let holder = holders
+            .get_mut(sample as usize)
+            .ok_or_else(|| source.fault(format_args!("gives {} sample {sample}, but the data set has {samples} samples", whose(id))))?;
+        match holder.replace(id) {
+            None => {}
+            // As many as the file says that there are, as ProFed's procedure has them.
+            Some(_) if twice < overlaps => twice += 1,
+            Some(other) => {
+                return Err(source
+                    .fault(format_args!("gives sample {sample} to {} and to {}", whose(other), whose(id)))
+                    .help("every sample may belong to one client, and there to the training or the test set"));
+            }
         }
     }
+    if twice != overlaps {
+        return Err(source.fault(format_args!("says that {overlaps} samples are given twice, but {twice} are")));
+    }
     let left_out = holders.iter().filter(|holder| holder.is_none()).count() as u64;
-    Ok(Drawn { clients, tests, flags: Flags { attempts: 1, left_out, ..Flags::default() } })
+    Ok(Flags { attempts: 1, left_out, held_out: hold_out.len() as u64, overlaps, ..Flags::default() })
 }
 
 /// The digest of the file that a partition with these parameters reads; none where it reads none.
@@ -73,6 +97,7 @@ pub fn fingerprint(params: &Map<String, Value>, folders: &[PathBuf]) -> Outcome<
 }
 
 fn find(name: &str, folders: &[PathBuf]) -> Outcome<Source> {
+    inside("file", name)?;
     for folder in folders {
         if let Some(source) = Source::at(folder.join(name))? {
             return Ok(source);
@@ -83,14 +108,42 @@ fn find(name: &str, folders: &[PathBuf]) -> Outcome<Source> {
         .help("put it into a data folder and say `--data DIR`"))
 }
 
-type Lists = (Vec<Vec<u32>>, Option<Vec<Vec<u32>>>);
+/// What a file holds.
+#[derive(Default)]
+struct Lists {
+    clients: Vec<Vec<u32>>,
+    /// Where the file has them; otherwise the clients are split here.
+    tests: Option<Vec<Vec<u32>>>,
+    hold_out: Vec<u32>,
+    /// How often a sample is given to one client more.
+    overlaps: u64,
+}
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
-    Own { clients: Vec<Pair> },
+    Own {
+        clients: Vec<Pair>,
+        #[serde(default)]
+        hold_out: Vec<u32>,
+        #[serde(default)]
+        manifest: Told,
+    },
     List(Vec<Vec<u32>>),
     Map(BTreeMap<String, Vec<u32>>),
+}
+
+/// What of the manifest matters here.
+#[derive(Default, Deserialize)]
+struct Told {
+    #[serde(default)]
+    flags: ToldFlags,
+}
+
+#[derive(Default, Deserialize)]
+struct ToldFlags {
+    #[serde(default)]
+    overlaps: u64,
 }
 
 #[derive(Deserialize)]
@@ -107,18 +160,18 @@ fn read(source: &Source) -> Outcome<Lists> {
     }
     let unreadable = "is neither npz nor json of index lists";
     match serde_json::from_slice(&content) {
-        Ok(Written::Own { clients }) => {
+        Ok(Written::Own { clients, hold_out, manifest }) => {
             let (train, test) = clients.into_iter().map(|pair| (pair.train, pair.test)).unzip();
-            Ok((train, Some(test)))
+            Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps: manifest.flags.overlaps })
         }
-        Ok(Written::List(lists)) => Ok((lists, None)),
+        Ok(Written::List(clients)) => Ok(Lists { clients, ..Lists::default() }),
         Ok(Written::Map(map)) => {
             let mut lists: Vec<(u64, Vec<u32>)> = Vec::new();
             for (id, list) in map {
                 lists.push((id.parse().map_err(|_| source.fault(format_args!("has a client `{id}`, but clients are numbers")))?, list));
             }
             lists.sort_by_key(|(id, _)| *id);
-            Ok((lists.into_iter().map(|(_, list)| list).collect(), None))
+            Ok(Lists { clients: lists.into_iter().map(|(_, list)| list).collect(), ..Lists::default() })
         }
         Err(error) => Err(source
             .fault(format_args!("{unreadable}: {error}"))
@@ -142,5 +195,57 @@ fn from_npz(content: &[u8]) -> Outcome<Lists> {
     if train.len() != test.len() {
         return Err(Fault::storage(format!("`train` is of {} clients, but `test` of {}", train.len(), test.len())));
     }
-    Ok((train, Some(test)))
+    let names = arrays.names();
+    let has = |name: &str| names.iter().any(|own| own == name);
+    let hold_out = if has("hold_out") { arrays.integers("hold_out")? } else { Vec::new() };
+    let sample = |value: i64| u32::try_from(value).map_err(|_| Fault::storage(format!("`hold_out` holds {value}, which is no sample")));
+    let hold_out = hold_out.into_iter().map(sample).collect::<Outcome<_>>()?;
+    let overlaps = if has("overlaps") { arrays.integers("overlaps")?.first().copied().unwrap_or_default() } else { 0 };
+    Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps: u64::try_from(overlaps).unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Partition, build_from, population::Population};
+    use super::*;
+    use serde_json::json;
+
+    fn make(kind: &str, setting: &Value, labels: &[u32], folders: &[PathBuf]) -> Outcome<Partition> {
+        build_from(kind, setting.as_object().expect("a map"), &Population::of_labels(labels, 3), folders)
+    }
+
+    #[test]
+    fn own_exports_come_back_with_what_is_held_out_or_given_twice() {
+        let labels: Vec<u32> = (0..900).map(|i| i % 3).collect();
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let dirs = [dir.path().to_path_buf()];
+        for (kind, setting) in [
+            ("iid", json!({"clients": 4, "variant": "clean", "hold_out": 0.2, "test": "hold-out"})),
+            ("iid", json!({"clients": 4, "variant": "clean", "hold_out": 0.2})),
+            ("regions", json!({"clients": 9, "regions": 3, "skew": "iid", "variant": "profed"})),
+        ] {
+            let made = make(kind, &setting, &labels, &[]).expect("feasible");
+            let json = made.to_json(&labels).expect("its labels").to_string().into_bytes();
+            for (name, content) in [("p.json", json), ("p.npz", made.to_npz().expect("memory"))] {
+                std::fs::write(dir.path().join(name), content).expect("a temporary file");
+                let back = make("imported", &json!({"file": name}), &labels, &dirs).expect("own export");
+                assert_eq!((back.clients(), back.hold_out(), back.shared_test()), (made.clients(), made.hold_out(), made.shared_test()));
+                let kept = |flags: Flags| (flags.left_out, flags.held_out, flags.overlaps);
+                assert_eq!(kept(back.flags()), kept(made.flags()), "{kind} {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn lists_that_say_nothing_or_lead_out_are_refused() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let dirs = [dir.path().to_path_buf()];
+        std::fs::write(dir.path().join("none.json"), r#"{"clients": []}"#).expect("a temporary file");
+        let fault = make("imported", &json!({"file": "none.json"}), &[0, 1, 2], &dirs).expect_err("nobody");
+        assert!(fault.what.ends_with("has no clients"), "{fault}");
+        for name in ["../x.json", "/etc/x.json", ""] {
+            let fault = make("imported", &json!({"file": name}), &[0, 1, 2], &dirs).expect_err("outside");
+            assert!(fault.what.contains("inside a data folder"), "{fault}");
+        }
+    }
 }

@@ -134,7 +134,7 @@ fn fedlab(request: &Request<'_>, alpha: f64, sizes: &Sizes, corrected: bool, rng
             draws -= 1;
             if draws == 0 {
                 return Err(Fault::stage(
-                    "infeasible: the mixtures of some clients are used up before the clients are full, so that the reference never ends",
+                    "infeasible: the mixtures of some clients seem used up before the clients are full; the reference would go on, maybe without end",
                 )
                 .at("partition `mixture`")
                 .help("choose a greater `alpha`, or `variant: clean`, which then draws from the other classes"));

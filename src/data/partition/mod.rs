@@ -266,12 +266,22 @@ struct Drawn {
     /// The test samples, where the rule splits by itself; then `clients` are the training samples.
     tests: Option<Vec<Vec<u32>>>,
     flags: Flags,
+    /// Samples that the rule itself holds out, and whether they are every client's test set.
+    hold_out: Vec<u32>,
+    shared_test: bool,
 }
 
 impl Drawn {
     /// Samples that are still to be split.
     fn whole(clients: Vec<Vec<u32>>, flags: Flags) -> Self {
-        Self { clients, tests: None, flags }
+        Self { clients, tests: None, flags, hold_out: Vec::new(), shared_test: false }
+    }
+}
+
+impl Drawn {
+    /// Samples that the rule has split by itself.
+    fn split(clients: Vec<Vec<u32>>, tests: Vec<Vec<u32>>, flags: Flags) -> Self {
+        Self { tests: Some(tests), ..Self::whole(clients, flags) }
     }
 }
 

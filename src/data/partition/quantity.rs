@@ -6,7 +6,7 @@
 use super::super::params::Params;
 use super::numpy::{self, Legacy};
 use super::portable::{exp, ln_gamma_draw};
-use super::rules::Request;
+use super::rules::{MOST_ATTEMPTS, Request};
 use super::{Drawn, Flags, deal};
 use crate::base::Outcome;
 use crate::base::random::{Purpose, Stream, shuffle, stream};
@@ -21,7 +21,7 @@ pub(super) fn fields() -> Vec<Field> {
             .from("beta", "NIID-Bench"),
         Field::optional(
             "max_attempts",
-            Type::Int { min: 1, max: i64::from(u32::MAX) },
+            Type::Int { min: 1, max: MOST_ATTEMPTS as i64 },
             "`niid-bench` only: the most draws until every client has `least_samples`; when absent, as many as take about half a second.",
         ),
     ]

@@ -8,7 +8,7 @@
 use super::super::params::Params;
 use super::numpy::Legacy;
 use super::python::Python;
-use super::rules::Request;
+use super::rules::{MOST_ATTEMPTS, Request};
 use super::{Drawn, Flags, deal, dirichlet};
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome, text};
@@ -43,7 +43,7 @@ pub(super) fn fields() -> Vec<Field> {
         ),
         Field::optional(
             "max_attempts",
-            Type::Int { min: 1, max: i64::from(u32::MAX) },
+            Type::Int { min: 1, max: MOST_ATTEMPTS as i64 },
             "`skew: dirichlet` only: the most draws until every region has 10 samples; when absent, as many as take about half a second.",
         ),
     ]
@@ -183,7 +183,7 @@ fn profed(request: &Request<'_>, skew: &Skew, devices: &[usize], rng: &mut Legac
     clients.iter().chain(&tests).flatten().for_each(|&sample| held[sample as usize] += 1);
     let left_out = held.iter().filter(|&&times| times == 0).count() as u64;
     let overlaps = held.iter().map(|times| times.saturating_sub(1)).sum();
-    Ok(Drawn { clients, tests: Some(tests), flags: Flags { attempts, left_out, overlaps, ..Flags::default() } })
+    Ok(Drawn::split(clients, tests, Flags { attempts, left_out, overlaps, ..Flags::default() }))
 }
 
 /// The reference's Dirichlet loop, whose retries shuffle the classes as they were left.

@@ -284,11 +284,14 @@ fn fields(rule: &Rule) -> Vec<Field> {
     all
 }
 
+/// The most draws that may be asked for; more would take hours, and what a million do not give no others will.
+pub(super) const MOST_ATTEMPTS: u64 = 1_000_000;
+
 fn until_enough() -> [Field; 2] {
     [
         Field::optional(
             "max_attempts",
-            Type::Int { min: 1, max: i64::from(u32::MAX) },
+            Type::Int { min: 1, max: MOST_ATTEMPTS as i64 },
             "The most draws until every client has `least_samples`; when absent, as many as take about half a second.",
         ),
         Field::with(
@@ -333,7 +336,12 @@ pub fn build_from(kind: &str, params: &Map<String, Value>, population: &Populati
     let labels: Vec<u32> = pool.pick(population.labels);
     let groups: Vec<u32> = population.groups.map(|groups| pool.pick(&groups.of)).unwrap_or_default();
     let request = Request::read(rule, &params, population, &pool, &labels, &groups, folders)?;
-    let (mut clients, mut flags) = drawn(rule, &request, &params, pool.test)?;
+    let (mut clients, mut flags, own) = drawn(rule, &request, &params, pool.test)?;
+    if let Some((hold_out, shared)) = own {
+        // A rule that holds out by itself has the whole data set as its pool.
+        let (samples, classes) = (population.labels.len(), population.classes);
+        return Partition::with_hold_out(kind, request.procedure, samples, classes, flags, clients, hold_out, shared);
+    }
     for index in clients.iter_mut().flat_map(|client| client.train.iter_mut().chain(&mut client.test)) {
         *index = pool.samples[*index as usize];
     }
@@ -403,8 +411,12 @@ impl Pool {
     }
 }
 
-/// The rule's clients with training and test sets, as positions among the samples that are given out.
-fn drawn(rule: &Rule, request: &Request<'_>, params: &Params<'_>, test: usize) -> Outcome<(Vec<Client>, super::Flags)> {
+/// Samples that are held out, and whether they are every client's test set.
+type HeldOut = Option<(Vec<u32>, bool)>;
+
+/// The rule's clients with training and test sets, as positions among the samples that are given out; and what a rule of lists holds
+/// out by itself.
+fn drawn(rule: &Rule, request: &Request<'_>, params: &Params<'_>, test: usize) -> Outcome<(Vec<Client>, super::Flags, HeldOut)> {
     let mut legacy = match request.procedure {
         Procedure::Clean => None,
         procedure => {
@@ -416,9 +428,10 @@ fn drawn(rule: &Rule, request: &Request<'_>, params: &Params<'_>, test: usize) -
             Some(Legacy::new(seed))
         }
     };
-    let Drawn { mut clients, tests, mut flags } = (rule.draw)(request, params, legacy.as_mut())?;
+    let Drawn { mut clients, tests, mut flags, hold_out, shared_test } = (rule.draw)(request, params, legacy.as_mut())?;
+    let held = (!hold_out.is_empty()).then_some((hold_out, shared_test));
     if let Some(tests) = tests {
-        return Ok((clients.into_iter().zip(tests).map(|(train, test)| Client { train, test }).collect(), flags));
+        return Ok((clients.into_iter().zip(tests).map(|(train, test)| Client { train, test }).collect(), flags, held));
     }
     if let Some(most) = params.count("most_samples", 1)? {
         if request.least.is_some_and(|least| least > most) {
@@ -439,7 +452,7 @@ fn drawn(rule: &Rule, request: &Request<'_>, params: &Params<'_>, test: usize) -
         (_, Some(mut rng)) if request.procedure == Procedure::Pfllib => split::pfllib(&mut rng, clients, request.ratio)?,
         _ => split::clean(request.seed, clients, request.ratio),
     };
-    Ok((clients, flags))
+    Ok((clients, flags, None))
 }
 
 /// Leaves out at random what a client has beyond `most`; the rest keeps its order. Returns how many are left out.
@@ -497,7 +510,7 @@ impl<'a> Request<'a> {
         let work = labels.len() + 10 * clients * classes;
         let budget = if procedure == Procedure::Clean { 20_000_000 } else { 40_000_000 };
         let attempts = (budget / work.max(1)).clamp(5, 1000) as u64;
-        let attempts = params.integer("max_attempts", 1, u64::from(u32::MAX))?.unwrap_or(attempts);
+        let attempts = params.integer("max_attempts", 1, MOST_ATTEMPTS)?.unwrap_or(attempts);
         let request = Self {
             kind,
             labels,
@@ -565,8 +578,13 @@ impl<'a> Request<'a> {
     }
     /// The fault of a rule whose draws never gave every client enough samples.
     pub fn exhausted(&self, attempts: u32, best: usize, least: usize) -> Fault {
+        let help = match self.kind {
+            "quantity" => "choose fewer clients, a greater `beta` or `max_attempts`, or `variant: clean`",
+            "regions" => "choose fewer `regions`, a greater `alpha` or `max_attempts`, or `variant: clean`",
+            _ => "choose a lower `least_samples`, fewer clients, a greater `alpha` or `max_attempts`, or `repair: true`",
+        };
         Fault::stage(format!("infeasible: in {attempts} draws the smallest client never had {least} samples; the best draw gave it {best}"))
             .at(format!("partition `{}` of {}", self.kind, text::count(self.clients, "client")))
-            .help("choose a lower `least_samples`, fewer clients, a greater `alpha` or `max_attempts`, or `repair: true`")
+            .help(help)
     }
 }

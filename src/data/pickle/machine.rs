@@ -2,27 +2,36 @@
 
 use super::super::npy::{Array, Kind};
 use super::{Known, Node};
+use std::sync::Arc;
 
 pub(super) struct Machine<'a> {
     rest: &'a [u8],
     nodes: Vec<Node>,
     stack: Vec<usize>,
     memo: Vec<usize>,
+    /// Where the small whole numbers are: they are many in texts, and each is there once.
+    small: Vec<usize>,
 }
 
+/// The most values of a pickle, and the most that wait for one another, so that a byte cannot ask for many.
+const GREATEST_NODES: usize = 1 << 26;
+const GREATEST_STACK: usize = 1 << 27;
 /// The most entries of the memo that may be skipped, so that a number cannot ask for memory.
 const GREATEST_MEMO: usize = 1 << 28;
 
 impl<'a> Machine<'a> {
     /// Everything that a pickle holds, and the place of what it is.
     pub fn read(bytes: &'a [u8]) -> Result<(Vec<Node>, usize), String> {
-        let mut machine = Machine { rest: bytes, nodes: vec![Node::None], stack: Vec::new(), memo: Vec::new() };
+        let mut machine = Machine { rest: bytes, nodes: vec![Node::None], stack: Vec::new(), memo: Vec::new(), small: vec![0; 1 << 16] };
         let root = machine.run()?;
         Ok((machine.nodes, root))
     }
     fn run(&mut self) -> Result<usize, String> {
         loop {
             let code = self.byte()?;
+            if self.nodes.len() > GREATEST_NODES || self.stack.len() > GREATEST_STACK {
+                return Err(format!("it holds more than {GREATEST_NODES} values"));
+            }
             match code {
                 0x80 => _ = self.byte()?,
                 0x95 => _ = self.take(8)?,
@@ -34,7 +43,8 @@ impl<'a> Machine<'a> {
                     let top = *self.stack.last().ok_or_else(empty)?;
                     self.stack.push(top);
                 }
-                b'N' => self.push(Node::None),
+                // The first of all values is none.
+                b'N' => self.stack.push(0),
                 0x88 | 0x89 => self.push(Node::Bool(code == 0x88)),
                 b'J' => {
                     let value = i32::from_le_bytes(self.array()?);
@@ -42,11 +52,11 @@ impl<'a> Machine<'a> {
                 }
                 b'K' => {
                     let value = self.byte()?;
-                    self.push(Node::Whole(i64::from(value)));
+                    self.push_small(u16::from(value));
                 }
                 b'M' => {
                     let value = u16::from_le_bytes(self.array()?);
-                    self.push(Node::Whole(i64::from(value)));
+                    self.push_small(value);
                 }
                 b'I' | b'L' => {
                     let line = self.line()?;
@@ -86,11 +96,11 @@ impl<'a> Machine<'a> {
                 }
                 b'T' | b'U' => {
                     let bytes = self.counted(code, b'T', b'U')?.to_vec();
-                    self.push(Node::Bytes(bytes));
+                    self.push(Node::Bytes(Arc::new(bytes)));
                 }
                 b'B' | b'C' | 0x8e | 0x96 => {
                     let bytes = self.counted(code, b'B', b'C')?.to_vec();
-                    self.push(Node::Bytes(bytes));
+                    self.push(Node::Bytes(Arc::new(bytes)));
                 }
                 b']' => self.push(Node::List(Vec::new())),
                 0x8f => self.push(Node::List(Vec::new())),
@@ -217,6 +227,15 @@ impl<'a> Machine<'a> {
         self.stack.push(self.nodes.len());
         self.nodes.push(node);
     }
+    fn push_small(&mut self, value: u16) {
+        match self.small[usize::from(value)] {
+            0 => {
+                self.small[usize::from(value)] = self.nodes.len();
+                self.push(Node::Whole(i64::from(value)));
+            }
+            at => self.stack.push(at),
+        }
+    }
     fn pop(&mut self) -> Result<usize, String> {
         self.stack.pop().ok_or_else(empty)
     }
@@ -248,7 +267,7 @@ impl<'a> Machine<'a> {
         match known {
             Known::Reconstruct | Known::Ndarray => Ok(Node::Objects(vec![0], Vec::new())),
             Known::OrderedDict => Ok(Node::Dict(Vec::new())),
-            Known::Bytes if arguments.is_empty() => Ok(Node::Bytes(Vec::new())),
+            Known::Bytes if arguments.is_empty() => Ok(Node::Bytes(Arc::default())),
             Known::Dtype => {
                 let text = match argument(0)? {
                     Node::Text(text) => text.clone(),
@@ -261,8 +280,8 @@ impl<'a> Machine<'a> {
             // Python 3 writes bytes for protocol 2 as a text in Latin-1.
             Known::Encode => match argument(0)? {
                 Node::Text(text) => {
-                    let bytes = text.chars().map(|c| u8::try_from(u32::from(c))).collect::<Result<_, _>>();
-                    Ok(Node::Bytes(bytes.map_err(|_| "its bytes are no text in Latin-1")?))
+                    let bytes = text.chars().map(|c| u8::try_from(u32::from(c))).collect::<Result<Vec<u8>, _>>();
+                    Ok(Node::Bytes(Arc::new(bytes.map_err(|_| "its bytes are no text in Latin-1")?)))
                 }
                 _ => Err("its bytes are damaged".to_owned()),
             },
@@ -324,7 +343,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn array(kind: Kind, swapped: bool, shape: Vec<usize>, fortran: bool, bytes: Vec<u8>) -> Result<Node, String> {
+fn array(kind: Kind, swapped: bool, shape: Vec<usize>, fortran: bool, bytes: Arc<Vec<u8>>) -> Result<Node, String> {
     let count: usize = shape.iter().product();
     if kind == Kind::Object || count.checked_mul(kind.width()) != Some(bytes.len()) {
         return Err(format!("an array of numpy has the shape {shape:?}, but {} bytes", bytes.len()));

@@ -6,11 +6,12 @@
 mod machine;
 mod write;
 
-pub(super) use write::dictionary;
+pub(super) use write::{Values, dictionary};
 
 use super::npy::{Array, Kind};
 use crate::base::{Fault, Outcome};
 use machine::Machine;
+use std::sync::Arc;
 
 /// What a pickle holds; lists and dictionaries refer to others by their place, so that shared ones are there once.
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ pub(super) enum Node {
     Whole(i64),
     Float(f64),
     Text(String),
-    Bytes(Vec<u8>),
+    Bytes(Arc<Vec<u8>>),
     List(Vec<usize>),
     Tuple(Vec<usize>),
     Dict(Vec<(usize, usize)>),
@@ -91,7 +92,7 @@ impl<'a> View<'a> {
         let Node::Dict(pairs) = self.node() else { return None };
         let is = |at: usize| match &self.pickle.nodes[at] {
             Node::Text(text) => text == key,
-            Node::Bytes(bytes) => bytes == key.as_bytes(),
+            Node::Bytes(bytes) => bytes.as_slice() == key.as_bytes(),
             _ => false,
         };
         pairs.iter().rev().find(|(name, _)| is(*name)).map(|(_, value)| self.to(*value))
@@ -146,7 +147,9 @@ mod tests {
     #[test]
     fn a_dictionary_of_arrays_round_trips() {
         let values: Vec<u8> = [0.5_f32, -1.0, 2.0, 3.0].iter().flat_map(|v| v.to_le_bytes()).collect();
-        let pickle = dictionary(&[("x", "<f4", &[2, 2], &values), ("y", "<i8", &[2], &[1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0])]);
+        let labels = [1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+        let fields = [("x", Values::Array("<f4", &[2, 2], &values)), ("y", Values::Array("<i8", &[2], &labels))];
+        let pickle = dictionary(&fields);
         let read = Pickle::parse(&pickle).expect("own format");
         let Node::Array(x) = read.root().inner().field("x").expect("there").node() else { panic!("an array") };
         assert_eq!((x.shape.as_slice(), x.floats("x").expect("numbers")), (&[2, 2][..], vec![0.5, -1.0, 2.0, 3.0]));
