@@ -76,8 +76,11 @@ pub(super) fn sent<U: State>(
             if aggregate.len() != reference.len() {
                 return Err(Fault::internal(format!("`{}` made an aggregate of another size", intervention.name())));
             }
-            let aggregate = Params::from(aggregate);
-            sent.iter_mut().for_each(|sent| sent.params = aggregate.clone());
+            // Whoever looks on sees what clients sent, not what the server made of it.
+            if until > Place::Privacy {
+                let aggregate = Params::from(aggregate);
+                sent.iter_mut().for_each(|sent| sent.params = aggregate.clone());
+            }
         }
         if sent.len() != before {
             let total: usize = sent.iter().map(|sent| sent.samples).sum();

@@ -78,6 +78,17 @@ fn an_attack_trains_nothing_again_and_observes_the_round_that_was() {
 }
 
 #[test]
+fn an_observer_sees_uploads_and_not_the_servers_private_mean() {
+    let place = Place::new();
+    let attack = "  leak: {attack: {kind: idlg, of: run, round: 0, iterations: 1}}\ntables:\n  leak: {value: leak.label_accuracy}\n";
+    // Noise of the server's that hides nothing: from the mean of four classes, only one client's would be right.
+    let private = ["--set", "run.privacy={kind: dp-fedavg, clip: 100, noise_multiplier: 1e-9, delta: 1e-3}"];
+    assert_eq!(executed(&place.run("fedavg", 1, attack, &private)), 5);
+    let shown = said(&place.pflpipe(&[&["table", "small.yaml"], &private[..]].concat()));
+    assert!(shown.contains("100.00"), "{shown}");
+}
+
+#[test]
 fn what_nobody_sends_is_not_applicable_and_no_failure() {
     let place = Place::new();
     let attacks = "  leak: {attack: {kind: idlg, of: run, iterations: 2}}
