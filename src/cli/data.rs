@@ -351,16 +351,15 @@ fn known<'a>(given: impl Iterator<Item = &'a String>, names: &[String], variants
     let mut fields: Vec<&str> = of_these.flat_map(|variant| variant.fields.iter().map(|field| field.name)).collect();
     fields.sort_unstable();
     fields.dedup();
-    for name in given.filter(|name| !fields.contains(&name.as_str())) {
-        let help = match nearest(name, fields.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there are {}", quoted(fields.iter().copied())),
-        };
-        let of = if names.len() == 1 { format!("data set `{}`", names[0]) } else { "none of these data sets".to_owned() };
-        let has = if names.len() == 1 { "has no" } else { "has a" };
-        return Err(Fault::usage(format!("{of} {has} parameter `{name}`")).help(help));
-    }
-    Ok(())
+    let mut foreign = given.filter(|name| !fields.contains(&name.as_str()));
+    let Some(name) = foreign.next() else { return Ok(()) };
+    let help = match nearest(name, fields.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", quoted(fields.iter().copied())),
+    };
+    let of = if names.len() == 1 { format!("data set `{}`", names[0]) } else { "none of these data sets".to_owned() };
+    let has = if names.len() == 1 { "has no" } else { "has a" };
+    Err(Fault::usage(format!("{of} {has} parameter `{name}`")).help(help))
 }
 
 fn summary(set: &Dataset) -> String {
