@@ -21,6 +21,16 @@ struct Pair {
     y: usize,
 }
 
+impl Pair {
+    /// An output of an image, and the pixel that lies `shift` behind the beginning of its patch.
+    fn of(conv: &Conv, image: usize, (y, x): (usize, usize), shift: usize) -> Self {
+        Self {
+            x: image * conv.padded_len() + conv.patch_start(y, x) + shift,
+            y: (image * conv.positions() + y * conv.out_width + x) * conv.out,
+        }
+    }
+}
+
 /// Outputs whose patches have the same rows and columns of the kernel inside the image.
 #[derive(Clone, Copy, Debug)]
 struct Group {
@@ -83,11 +93,7 @@ impl Taps {
                 let first = self.pairs.len();
                 for image in 0..images {
                     for y in ys.0..ys.1 {
-                        let pair = |x| Pair {
-                            x: image * conv.padded_len() + conv.patch_start(y, x),
-                            y: (image * conv.positions() + y * conv.out_width + x) * conv.out,
-                        };
-                        self.pairs.extend((xs.0..xs.1).map(pair));
+                        self.pairs.extend((xs.0..xs.1).map(|x| Pair::of(conv, image, (y, x), 0)));
                     }
                 }
                 self.groups.push(Group { places: (first, self.pairs.len()), rows, columns });
@@ -102,11 +108,7 @@ impl Taps {
         let shift = tap.0 * conv.row_stride() + tap.1 * conv.channels;
         for image in 0..images {
             for y in top..bottom {
-                let pair = |x| Pair {
-                    x: image * conv.padded_len() + conv.patch_start(y, x) + shift,
-                    y: (image * conv.positions() + y * conv.out_width + x) * conv.out,
-                };
-                self.pairs.extend((left..right).map(pair));
+                self.pairs.extend((left..right).map(|x| Pair::of(conv, image, (y, x), shift)));
             }
         }
     }

@@ -122,7 +122,7 @@ fn turn<F: Copy>(from: &[F], first: usize, second: usize, width: usize, to: &mut
 struct Advance<'a, F> {
     hidden: usize,
     gates: &'a mut [F],
-    /// Added to the gates first: what the last state gives, or empty.
+    /// Added to the gates first: what the last state gives, with its bias.
     sums: &'a [F],
     before: Option<&'a [F]>,
     memory: &'a mut [F],
