@@ -9,6 +9,7 @@ use super::network::Network;
 use super::params::Buffers;
 use super::real::Real;
 use super::steps::{Record, Scratch};
+use super::stock::{self, Elsewhere, Output, Seeds, Stock};
 use crate::base::random::Stream;
 use crate::base::{Fault, Outcome};
 use std::sync::Arc;
@@ -54,7 +55,85 @@ struct Slot<F> {
 pub struct Engine<F: Real = f32> {
     slots: Vec<Slot<F>>,
     scratch: Scratch<F>,
+    elsewhere: Runner<F>,
     pub(super) head: HeadPass<F>,
+}
+
+/// What runs the networks.
+#[derive(Debug, Default)]
+enum Runner<F: Real> {
+    /// The steps here.
+    #[default]
+    Here,
+    /// A device that is opened when it is first used.
+    Closed(Compute, fn(Compute) -> Outcome<Box<dyn Elsewhere<F>>>),
+    /// An open device.
+    Open(Box<dyn Elsewhere<F>>),
+}
+
+/// Where networks run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compute {
+    /// The fused steps, on the CPU.
+    #[default]
+    Fused,
+    /// Stock operations on the CPU: what other devices run, where there is none.
+    Stock,
+    /// Stock operations on the NVIDIA device of that number.
+    Cuda(usize),
+}
+
+impl Compute {
+    /// The device of that name: `cpu`, `cuda:0`.
+    ///
+    /// # Errors
+    /// A device fault: this build has no CUDA, or it is no device.
+    pub fn of(device: &str) -> Outcome<Self> {
+        if device == "cpu" {
+            return Ok(Self::Fused);
+        }
+        let number = device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+        let number = number.ok_or_else(|| Fault::device(format!("`{device}` is no device")).help("write `cpu` or `cuda:0`"))?;
+        if cfg!(feature = "cuda") {
+            Ok(Self::Cuda(number))
+        } else {
+            Err(Fault::device(format!("this build has no CUDA for `{device}`"))
+                .help("use `--device cpu`, or build with `cargo build --release --features cuda`"))
+        }
+    }
+    /// Checks that the network can run there.
+    ///
+    /// # Errors
+    /// A device fault that names the layers.
+    pub fn check(self, net: &Network) -> Outcome<()> {
+        if self == Self::Fused {
+            return Ok(());
+        }
+        match stock::obstacle(net) {
+            Some(what) => Err(Fault::device(format!("networks with {what} run on the CPU only")).help("use `device: cpu`")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Engine<f32> {
+    /// An engine whose networks run there; heads alone and the tapes of losses always run on the CPU. A device is opened when it is
+    /// first used.
+    #[must_use]
+    pub fn on(compute: Compute) -> Self {
+        let elsewhere = if compute == Compute::Fused { Runner::Here } else { Runner::Closed(compute, open) };
+        Self { elsewhere, ..Self::default() }
+    }
+}
+
+fn open(compute: Compute) -> Outcome<Box<dyn Elsewhere<f32>>> {
+    match compute {
+        #[cfg(feature = "cuda")]
+        Compute::Cuda(number) => Ok(Box::new(Stock::on_cuda(number)?)),
+        #[cfg(not(feature = "cuda"))]
+        Compute::Cuda(number) => Err(Fault::device(format!("this build has no CUDA for `cuda:{number}`"))),
+        Compute::Fused | Compute::Stock => Ok(Box::new(Stock::new(super::tape::device()))),
+    }
 }
 
 impl<F: Real> Engine<F> {
@@ -95,10 +174,19 @@ impl<F: Real> Engine<F> {
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, Slot::default);
         }
+        let number = slot;
         let slot = &mut self.slots[slot];
-        let Model { net, params, buffers, training } = model;
-        slot.record.load(x);
-        slot.record.forward(net, 0..steps, rows, params, buffers, *training, &mut self.scratch);
+        if let Runner::Closed(compute, open) = self.elsewhere {
+            self.elsewhere = Runner::Open(open(compute)?);
+        }
+        if let Runner::Open(elsewhere) = &mut self.elsewhere {
+            elsewhere.forward(number, model, x, rows, steps, &mut self.scratch.noise)?;
+        } else {
+            let Model { net, params, buffers, training } = model;
+            slot.record.load(x);
+            slot.record.forward(net, 0..steps, rows, params, buffers, *training, &mut self.scratch);
+        }
+        let net = &model.net;
         (slot.rows, slot.reached) = (rows, steps);
         if !slot.net.as_ref().is_some_and(|old| Arc::ptr_eq(old, net)) {
             slot.net = Some(net.clone());
@@ -109,6 +197,9 @@ impl<F: Real> Engine<F> {
     /// The features of the slot's last pass, (rows, features); empty before the first.
     #[must_use]
     pub fn features(&self, slot: usize) -> &[F] {
+        if let Runner::Open(elsewhere) = &self.elsewhere {
+            return elsewhere.value(slot, Output::Features);
+        }
         match self.slots.get(slot) {
             Some(Slot { record, net: Some(net), rows, .. }) => record.value(net.base_steps, rows * net.features()),
             _ => &[],
@@ -118,6 +209,9 @@ impl<F: Real> Engine<F> {
     /// The logits of the slot's last whole pass, (rows, classes); empty when the last pass was of the base only.
     #[must_use]
     pub fn logits(&self, slot: usize) -> &[F] {
+        if let Runner::Open(elsewhere) = &self.elsewhere {
+            return elsewhere.value(slot, Output::Logits);
+        }
         match self.slots.get(slot) {
             Some(Slot { record, net: Some(net), rows, reached }) if *reached == net.steps.len() => {
                 record.value(*reached, rows * net.classes())
@@ -179,6 +273,7 @@ impl<F: Real> Engine<F> {
         input: bool,
     ) -> Outcome<()> {
         let net = &model.net;
+        let number = slot;
         let Some(slot) = self.slots.get_mut(slot).filter(|s| s.net.as_ref().is_some_and(|last| Arc::ptr_eq(last, net))) else {
             return Err(Fault::internal(format!("slot {slot} holds no forward pass of this network")));
         };
@@ -192,12 +287,19 @@ impl<F: Real> Engine<F> {
         if let Some(d_features) = d_features {
             check("a gradient of features", d_features.len(), width)?;
         }
+        if let Some(d_logits) = d_logits {
+            check("a gradient of logits", d_logits.len(), rows * net.classes())?;
+            if slot.reached != all {
+                return Err(Fault::internal("a gradient of logits, but only the base was run forward"));
+            }
+        }
+        if let Runner::Open(elsewhere) = &mut self.elsewhere {
+            let seeds = Seeds { logits: d_logits, features: d_features };
+            scratch.gradient = elsewhere.backward(number, seeds, parts, gradient, input)?;
+            return Ok(());
+        }
         match d_logits {
             Some(d_logits) => {
-                check("a gradient of logits", d_logits.len(), rows * net.classes())?;
-                if slot.reached != all {
-                    return Err(Fault::internal("a gradient of logits, but only the base was run forward"));
-                }
                 reserve(&mut scratch.gradient, d_logits.len());
                 scratch.gradient[..d_logits.len()].copy_from_slice(d_logits);
                 let head_gradient = if parts.head() { gradient.as_deref_mut() } else { None };
