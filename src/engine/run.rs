@@ -9,10 +9,14 @@ use super::network::Network;
 use super::params::Buffers;
 use super::real::Real;
 use super::steps::{Record, Scratch};
-use super::stock::{self, Elsewhere, Output, Seeds, Stock};
+use super::stock::{self, Elsewhere, Seeds, Stock};
 use crate::base::random::Stream;
 use crate::base::{Fault, Outcome};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which parameters get a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,9 @@ struct Slot<F> {
     rows: usize,
     /// Steps that were run.
     reached: usize,
+    /// What a device brought back of its pass.
+    features: Vec<F>,
+    logits: Vec<F>,
 }
 
 /// The workspaces of one worker thread. Buffers only grow, so that training allocates nothing after its first step.
@@ -60,16 +67,36 @@ pub struct Engine<F: Real = f32> {
 }
 
 /// What runs the networks.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Runner<F: Real> {
     /// The steps here.
     #[default]
     Here,
-    /// A device that is opened when it is first used.
-    Closed(Compute, fn(Compute) -> Outcome<Box<dyn Elsewhere<F>>>),
-    /// An open device.
-    Open(Box<dyn Elsewhere<F>>),
+    /// A device, by which function it is reached, and the engine's number there.
+    There(Reach<F>, Compute, u64),
 }
+
+/// Lets something work on an engine's device.
+type Reach<F> = fn(Compute, u64, &mut dyn FnMut(&mut dyn Elsewhere<F>) -> Outcome<()>) -> Outcome<()>;
+
+thread_local! {
+    /// The devices that engines have opened on this thread. What dfdx keeps of a GPU must not leave its thread, but engines do; nothing of a
+    /// pass is lost by it, for no pass goes on elsewhere.
+    static OPEN: RefCell<BTreeMap<u64, Box<dyn Elsewhere<f32>>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+fn reach(compute: Compute, engine: u64, work: &mut dyn FnMut(&mut dyn Elsewhere<f32>) -> Outcome<()>) -> Outcome<()> {
+    OPEN.with_borrow_mut(|devices| {
+        let device = match devices.entry(engine) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(closed) => closed.insert(open(compute)?),
+        };
+        work(device.as_mut())
+    })
+}
+
+/// Numbers of engines that do not run here.
+static ENGINES: AtomicU64 = AtomicU64::new(0);
 
 /// Where networks run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +128,11 @@ impl Compute {
                 .help("use `--device cpu`, or build with `cargo build --release --features cuda`"))
         }
     }
+    /// Whether it is a device of its own, beside the CPU.
+    #[must_use]
+    pub fn is_a_device(self) -> bool {
+        matches!(self, Self::Cuda(_))
+    }
     /// Checks that the network can run there.
     ///
     /// # Errors
@@ -121,7 +153,8 @@ impl Engine<f32> {
     /// first used.
     #[must_use]
     pub fn on(compute: Compute) -> Self {
-        let elsewhere = if compute == Compute::Fused { Runner::Here } else { Runner::Closed(compute, open) };
+        let elsewhere =
+            if compute == Compute::Fused { Runner::Here } else { Runner::There(reach, compute, ENGINES.fetch_add(1, Ordering::Relaxed)) };
         Self { elsewhere, ..Self::default() }
     }
 }
@@ -176,11 +209,12 @@ impl<F: Real> Engine<F> {
         }
         let number = slot;
         let slot = &mut self.slots[slot];
-        if let Runner::Closed(compute, open) = self.elsewhere {
-            self.elsewhere = Runner::Open(open(compute)?);
-        }
-        if let Runner::Open(elsewhere) = &mut self.elsewhere {
-            elsewhere.forward(number, model, x, rows, steps, &mut self.scratch.noise)?;
+        if let Runner::There(reach, compute, engine) = self.elsewhere {
+            let noise = &mut self.scratch.noise;
+            reach(compute, engine, &mut |device| {
+                (slot.features, slot.logits) = device.forward(number, model, x, rows, steps, noise)?;
+                Ok(())
+            })?;
         } else {
             let Model { net, params, buffers, training } = model;
             slot.record.load(x);
@@ -197,8 +231,8 @@ impl<F: Real> Engine<F> {
     /// The features of the slot's last pass, (rows, features); empty before the first.
     #[must_use]
     pub fn features(&self, slot: usize) -> &[F] {
-        if let Runner::Open(elsewhere) = &self.elsewhere {
-            return elsewhere.value(slot, Output::Features);
+        if let Runner::There(..) = self.elsewhere {
+            return self.slots.get(slot).map_or(&[], |slot| &slot.features);
         }
         match self.slots.get(slot) {
             Some(Slot { record, net: Some(net), rows, .. }) => record.value(net.base_steps, rows * net.features()),
@@ -209,11 +243,11 @@ impl<F: Real> Engine<F> {
     /// The logits of the slot's last whole pass, (rows, classes); empty when the last pass was of the base only.
     #[must_use]
     pub fn logits(&self, slot: usize) -> &[F] {
-        if let Runner::Open(elsewhere) = &self.elsewhere {
-            return elsewhere.value(slot, Output::Logits);
+        if let Runner::There(..) = self.elsewhere {
+            return self.slots.get(slot).map_or(&[], |slot| &slot.logits);
         }
         match self.slots.get(slot) {
-            Some(Slot { record, net: Some(net), rows, reached }) if *reached == net.steps.len() => {
+            Some(Slot { record, net: Some(net), rows, reached, .. }) if *reached == net.steps.len() => {
                 record.value(*reached, rows * net.classes())
             }
             _ => &[],
@@ -293,10 +327,12 @@ impl<F: Real> Engine<F> {
                 return Err(Fault::internal("a gradient of logits, but only the base was run forward"));
             }
         }
-        if let Runner::Open(elsewhere) = &mut self.elsewhere {
+        if let Runner::There(reach, compute, engine) = self.elsewhere {
             let seeds = Seeds { logits: d_logits, features: d_features };
-            scratch.gradient = elsewhere.backward(number, seeds, parts, gradient, input)?;
-            return Ok(());
+            return reach(compute, engine, &mut |device| {
+                scratch.gradient = device.backward(number, seeds, parts, gradient.as_deref_mut(), input)?;
+                Ok(())
+            });
         }
         match d_logits {
             Some(d_logits) => {

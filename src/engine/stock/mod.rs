@@ -29,23 +29,21 @@ type Matrix<D> = Tensor<(usize, usize), f32, D>;
 type Taped<D> = Tensor<(usize, usize), f32, D, OwnedTape<f32, D>>;
 
 /// What another device does in place of the fused steps. The caller checks shapes.
-pub(super) trait Elsewhere<F: Real>: std::fmt::Debug + Send {
-    /// Runs the first `steps` steps on `rows` samples and remembers them in `slot`.
-    fn forward(&mut self, slot: usize, model: &mut Model<F>, x: &[F], rows: usize, steps: usize, noise: &mut Noise) -> Outcome<()>;
-    /// A value of the slot's last pass, row by row: one of those that [`Elsewhere::forward`] brought back.
-    fn value(&self, slot: usize, which: Output) -> &[F];
+pub(super) trait Elsewhere<F: Real>: std::fmt::Debug {
+    /// Runs the first `steps` steps on `rows` samples and remembers them in `slot`; returns features and logits row by row, none of what
+    /// was not reached.
+    fn forward(
+        &mut self,
+        slot: usize,
+        model: &mut Model<F>,
+        x: &[F],
+        rows: usize,
+        steps: usize,
+        noise: &mut Noise,
+    ) -> Outcome<(Vec<F>, Vec<F>)>;
     /// The way back of the slot's last pass. Gradients are added to `gradient`, where there is one; returns the input's where it is
     /// wanted.
     fn backward(&mut self, slot: usize, seeds: Seeds<'_, F>, parts: Parts, gradient: Option<&mut [F]>, input: bool) -> Outcome<Vec<F>>;
-}
-
-/// What comes back from a device after a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Output {
-    /// What the base gives.
-    Features,
-    /// What the head gives.
-    Logits,
 }
 
 /// The gradients of a loss by the outputs.
@@ -59,7 +57,7 @@ pub(super) struct Seeds<'a, F> {
 #[derive(Debug)]
 pub struct Stock<D: Device<f32>> {
     device: D,
-    slots: Vec<Slot<D>>,
+    slots: BTreeMap<usize, Slot<D>>,
     plans: Vec<Plan<D>>,
 }
 
@@ -101,8 +99,6 @@ struct Slot<D: Device<f32>> {
     factors: BTreeMap<usize, Matrix<D>>,
     /// Parameters and statistics on the device.
     numbers: Numbers<D>,
-    features: Vec<f32>,
-    logits: Vec<f32>,
 }
 
 /// The numbers of a model, put on the device as they are asked for.
@@ -161,7 +157,7 @@ impl<D: Device<f32>> Stock<D> {
     /// A runner on `device`.
     #[must_use]
     pub fn new(device: D) -> Self {
-        Self { device, slots: Vec::new(), plans: Vec::new() }
+        Self { device, slots: BTreeMap::new(), plans: Vec::new() }
     }
 
     /// The place among `plans` of a network with so many rows.
@@ -182,12 +178,16 @@ fn reads<D: Device<f32>>(step: &Step, values: &[Matrix<D>]) -> (Matrix<D>, Vec<M
     (values[step.from].clone(), step.op.others().iter().map(|(value, _)| values[*value].clone()).collect())
 }
 
-impl<D: Device<f32> + Send> Elsewhere<f32> for Stock<D>
-where
-    Slot<D>: Send,
-    Plan<D>: Send,
-{
-    fn forward(&mut self, slot: usize, model: &mut Model<f32>, x: &[f32], rows: usize, steps: usize, noise: &mut Noise) -> Outcome<()> {
+impl<D: Device<f32>> Elsewhere<f32> for Stock<D> {
+    fn forward(
+        &mut self,
+        slot: usize,
+        model: &mut Model<f32>,
+        x: &[f32],
+        rows: usize,
+        steps: usize,
+        noise: &mut Noise,
+    ) -> Outcome<(Vec<f32>, Vec<f32>)> {
         let net = model.net.clone();
         super::run::Compute::Stock.check(&net)?;
         let plan = self.plan(&net, rows);
@@ -199,8 +199,6 @@ where
             values: vec![matrix(&self.device, x, rows)],
             factors: BTreeMap::new(),
             numbers: Numbers::of(model),
-            features: Vec::new(),
-            logits: Vec::new(),
         };
         for (index, step) in net.steps[..steps].iter().enumerate() {
             if model.training {
@@ -216,23 +214,10 @@ where
             let (value, _) = expressions::step(&mut context, step, &input, &others).split_tape();
             pass.values.push(value);
         }
-        pass.features = pass.values[net.base_steps].as_vec();
-        if steps == net.steps.len() {
-            pass.logits = pass.values[steps].as_vec();
-        }
-        match self.slots.get_mut(slot) {
-            Some(old) => *old = pass,
-            // Slots are opened in their order.
-            None => self.slots.push(pass),
-        }
-        Ok(())
-    }
-
-    fn value(&self, slot: usize, which: Output) -> &[f32] {
-        self.slots.get(slot).map_or(&[], |pass| match which {
-            Output::Features => &pass.features,
-            Output::Logits => &pass.logits,
-        })
+        let features = pass.values[net.base_steps].as_vec();
+        let logits = if steps == net.steps.len() { pass.values[steps].as_vec() } else { Vec::new() };
+        self.slots.insert(slot, pass);
+        Ok((features, logits))
     }
 
     fn backward(
@@ -243,11 +228,11 @@ where
         mut gradient: Option<&mut [f32]>,
         input: bool,
     ) -> Outcome<Vec<f32>> {
-        let Some(pass) = self.slots.get(slot) else { return Err(Fault::internal("a way back without a forward pass")) };
+        let Some(pass) = self.slots.get(&slot) else { return Err(Fault::internal("a way back without a forward pass")) };
         let (net, rows) = (pass.net.clone(), pass.rows);
         let plan = self.plan(&net, rows);
         let Self { device, slots, plans } = self;
-        let pass = &mut slots[slot];
+        let pass = slots.get_mut(&slot).expect("it was found above");
         let failed = |error: D::Err| Fault::device(format!("dfdx: {error:?}"));
         let below = parts.base() || input;
         let mut sums: Vec<Option<Matrix<D>>> = vec![None; pass.values.len()];
