@@ -373,11 +373,7 @@ mod on_the_tape {
                 let mut gradient = vec![0.0; model.params.len()];
                 engine.backward(0, &fused, Some(&d_logits), Some(&d_features), Parts::All, &mut gradient).expect("after forward");
                 let mut stock = Engine::on(Compute::Stock);
-                if let Err(fault) = stock.forward(0, &mut other, &x, 4) {
-                    assert!(fault.to_string().contains("run on the CPU only"), "{name}: {fault}");
-                    assert!(name.contains("lstm"), "{name}: {fault}");
-                    continue;
-                }
+                stock.forward(0, &mut other, &x, 4).expect("fits");
                 close(stock.logits(0), engine.logits(0), 1e-5);
                 close(stock.features(0), engine.features(0), 1e-5);
                 let mut again = vec![0.0; model.params.len()];

@@ -11,6 +11,7 @@ use crate::engine::ops::attention::Attention;
 use crate::engine::ops::embedding::Embedding;
 use crate::engine::ops::group_norm::GroupNorm;
 use crate::engine::ops::grouped::Grouped;
+use crate::engine::ops::lstm::{Lstm, order};
 use crate::engine::ops::norm::Norm;
 use crate::engine::ops::{Op, Step, attention, dropout};
 use crate::engine::params::Buffers;
@@ -90,6 +91,11 @@ pub(super) fn draw(op: &Op, step: &Step, rows: usize, noise: &mut Noise) -> Opti
         Op::Attention(attention) if attention.dropout > 0.0 => {
             let mut factors = vec![0.0; rows * attention.heads * attention.positions * attention.positions];
             dropout::draw(attention.dropout, true, noise, &mut factors);
+            Some(factors)
+        }
+        Op::Lstm(lstm) if lstm.factors(rows) > 0 => {
+            let mut factors = vec![0.0; lstm.factors(rows)];
+            dropout::draw(lstm.dropout, true, noise, &mut factors);
             Some(factors)
         }
         _ => None,
@@ -173,8 +179,9 @@ pub(super) fn step<D: Device<f32>>(context: &mut Context<'_, D>, step: &Step, x:
             }
             joined.expect("a concatenation has parts").reshape_like(&(rows, step.outputs))
         }
-        // A ReLU with nothing before it, or a step that `obstacle` names.
-        Op::Copy | Op::Lstm(_) => input(),
+        Op::Lstm(lstm) => remember(context, lstm, input()),
+        // A ReLU with nothing before it.
+        Op::Copy => input(),
     };
     if step.relu {
         y = y.relu();
@@ -356,6 +363,61 @@ fn attend<D: Device<f32>>(context: &mut Context<'_, D>, attention: &Attention, x
     let given = given.permute::<_, Axes4<0, 2, 1, 3>>().reshape_like(&(tokens, width));
     let y = given.matmul(context.table(&attention.out_weight, width));
     context.plus(y, Some(&attention.out_bias)).reshape_like(&(rows, positions * width))
+}
+
+/// A long short-term memory: all its layers, each one way or both ways.
+fn remember<D: Device<f32>>(context: &mut Context<'_, D>, lstm: &Lstm, x: Taped<D>) -> Taped<D> {
+    let (rows, hidden, positions) = (context.rows, lstm.hidden, lstm.positions);
+    let tokens = rows * positions;
+    let mut drawn = 0;
+    let mut x = x.reshape_like(&(tokens, lstm.layers[0][0].inputs));
+    for (layer, cells) in lstm.layers.iter().enumerate() {
+        let width = cells[0].inputs;
+        if let (Some(factors), true) = (context.factors, layer > 0) {
+            // They were drawn position by position, each with the whole batch.
+            let all = factors.clone().reshape_like(&(lstm.factors(rows),));
+            let own = all.slice((drawn..drawn + tokens * width,)).reshape_like(&(positions, rows, width));
+            x = x * own.permute::<_, Axes3<1, 0, 2>>().reshape_like(&(tokens, width));
+            drawn += tokens * width;
+        }
+        let (plain, tape) = x.split_tape();
+        let mut ways = Vec::new();
+        let mut tape = Some(tape);
+        for cell in cells {
+            let x = plain.clone().put_tape(tape.take().unwrap_or_default());
+            let gates = x.matmul(context.table(&cell.input, width));
+            let (gates, mut gates_tape) = context.plus(gates, Some(&cell.input_bias)).split_tape();
+            let mut states: Vec<Option<Taped<D>>> = (0..positions).map(|_| None).collect();
+            let mut before: Option<(Matrix<D>, Matrix<D>)> = None;
+            for (at, _) in order(positions, cell.backward) {
+                let places = context.index(at, || (0..rows).map(|row| row * positions + at).collect());
+                let sums = gates.clone().put_tape(std::mem::take(&mut gates_tape)).gather(places);
+                let sums = match &before {
+                    Some((state, _)) => sums + state.leaky_trace().matmul(context.table(&cell.state, hidden)),
+                    None => sums,
+                };
+                let (sums, sums_tape) = context.plus(sums, Some(&cell.state_bias)).split_tape();
+                let gate = |tape: OwnedTape<f32, D>, number: usize| {
+                    sums.clone().put_tape(tape).slice((.., number * hidden..(number + 1) * hidden)).reshape_like(&(rows, hidden))
+                };
+                let new = gate(sums_tape, 0).sigmoid() * gate(OwnedTape::default(), 2).tanh();
+                let memory = match &before {
+                    Some((_, memory)) => new + gate(OwnedTape::default(), 1).sigmoid() * memory.leaky_trace(),
+                    None => new,
+                };
+                let (memory, memory_tape) = memory.split_tape();
+                let state = gate(OwnedTape::default(), 3).sigmoid() * memory.clone().put_tape(memory_tape).tanh();
+                let (state, tape) = state.split_tape();
+                states[at] = Some(state.clone().put_tape(tape));
+                before = Some((state, memory));
+            }
+            let all: Vec<Taped<D>> = states.into_iter().flatten().collect();
+            ways.push(all.stack().permute::<_, Axes3<1, 0, 2>>().reshape_like(&(tokens, hidden)));
+        }
+        x = ways.into_iter().reduce(|one, other| (one, other).concat_along(Axis::<1>)).expect("a layer has a cell");
+    }
+    let width = lstm.layers.last().map_or(0, |cells| cells.len() * hidden);
+    x.reshape_like(&(rows, positions * width))
 }
 
 fn activate<D: Device<f32>>(activation: Activation, x: &Matrix<D>) -> Taped<D> {

@@ -147,10 +147,7 @@ fn matrix<D: Device<f32>>(device: &D, values: &[f32], rows: usize) -> Matrix<D> 
 /// What keeps a network from running elsewhere; absent when nothing does.
 #[must_use]
 pub fn obstacle(net: &Network) -> Option<&'static str> {
-    if net.precision != Precision::F32 {
-        return Some("a lower precision");
-    }
-    net.steps.iter().find_map(|step| matches!(step.op, Op::Lstm(_)).then_some("recurrent layers"))
+    (net.precision != Precision::F32).then_some("a lower precision")
 }
 
 impl<D: Device<f32>> Stock<D> {
