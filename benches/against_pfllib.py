@@ -3,7 +3,7 @@
     python benches/against_pfllib.py PFLLIB [--program target/release/pflpipe] [--data DIR] [--images 7000] [--rounds 2] [--turns 1]
                                      [--train-loss full] [ALGORITHM ...]
 
-PFLLIB is a checkout of PFLlib (commit d832e76), whose `system/main.py` is run as it is; needs torch, torchvision, h5py, ujson, cvxpy and
+PFLLIB is a checkout of PFLlib (commit d832e76), whose `system/main.py` is run as it is; needs torch, torchvision, h5py, ujson, cvxpy, calmsize, matplotlib and
 scikit-learn. The split is made by pflpipe, exported in PFLlib's format, and read by both. Algorithms are named as pflpipe does; all 40 are
 measured when none is named. `--train-loss full` makes pflpipe measure the training loss as PFLlib does, with a pass over all training sets;
 `running` is its default. PFLlib's time of a round is what it prints, without the first round; pflpipe's is that of the whole stage over
@@ -59,11 +59,11 @@ def our_seconds(folder, options, algorithm, turn):
     path = pipeline(folder, options, [algorithm], turn)
     pflpipe(folder, options, "run", path, "-q", "-j", "1")
     rows = list(csv.DictReader(io.StringIO(pflpipe(folder, options, "table", path, "--format", "long"))))
-    return float(rows[0]["value"])
+    return float(rows[0]["measured"])
 
 
 def their_seconds(folder, options, name):
-    command = [sys.executable, "-u", "main.py", "-data", "Split", "-m", "CNN", "-algo", name, "-gr", str(options.rounds),
+    command = [sys.executable, "-u", "main.py", "-data", "FashionMNIST", "-m", "CNN", "-algo", name, "-gr", str(options.rounds),
                "-nc", "20", "-ncl", "10", "-dev", "cpu", "-go", "bench"]
     done = subprocess.run(command, cwd=os.path.join(folder, "system"), capture_output=True, text=True)
     seconds = [float(s) for s in re.findall(r"time cost -+ ([0-9.eE+-]+)", done.stdout)]
@@ -89,7 +89,7 @@ def main():
         titles = {algorithm["name"]: algorithm["title"] for algorithm in listed}
         algorithms = options.algorithms or list(titles)
         path = pipeline(folder, options, algorithms[:1], 0)
-        pflpipe(folder, options, "partition", "export", path, "split", "--format", "pfllib", "-o", os.path.join(folder, "dataset/Split"))
+        pflpipe(folder, options, "partition", "export", path, "split", "--format", "pfllib", "-o", os.path.join(folder, "dataset/FashionMNIST"))
         for algorithm in algorithms:
             ours, others = [], []
             for turn in range(options.turns):
