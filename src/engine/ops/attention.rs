@@ -275,34 +275,35 @@ impl<F: Real> HeadsForward<'_, F> {
         mix(simd, queries, keys, weights);
         let factor = F::from_f64(own.factor());
         for weights in weights.chunks_exact_mut(line) {
-            let (weights, rest) = weights.split_at_mut(positions);
-            softmax(weights, factor);
-            rest.fill(F::ZERO);
+            softmax(weights, positions, factor);
         }
-        let used = &mut used[..T * line];
-        used.copy_from_slice(weights);
+        let mut dropped: &[F] = weights;
         if !self.factors.is_empty() {
+            let used = &mut used[..T * line];
+            used.copy_from_slice(weights);
             for (used, factors) in used.chunks_exact_mut(line).zip(self.factors[first * positions..].chunks_exact(positions)) {
                 scale(used, factors);
             }
+            dropped = used;
         }
-        gather::<F, S, T>(simd, used, values, &mut self.heads[(row * positions + t) * width + own.query..], width);
+        gather::<F, S, T>(simd, dropped, values, &mut self.heads[(row * positions + t) * width + own.query..], width);
         T
     }
 }
 
-/// The softmax of `factor` times the values, in place.
+/// The softmax of `factor` times the first values, in place; what fills the line up becomes 0. It is computed too: a whole pack takes less time
+/// than a few single numbers.
 #[inline(always)]
-fn softmax<F: Real>(values: &mut [F], factor: F) {
-    let most = greatest(values);
-    for value in values.iter_mut() {
+fn softmax<F: Real>(line: &mut [F], positions: usize, factor: F) {
+    let most = greatest(&line[..positions]);
+    for value in line.iter_mut() {
         *value = ((*value - most) * factor).exp();
     }
-    let sum = F::from_f64(sum(values));
-    let share = F::ONE / sum;
-    for value in values.iter_mut() {
+    let share = F::ONE / F::from_f64(sum(&line[..positions]));
+    for value in line.iter_mut() {
         *value *= share;
     }
+    line[positions..].fill(F::ZERO);
 }
 
 struct HeadsBackward<'a, F> {
@@ -361,17 +362,20 @@ impl<F: Real> HeadsBackward<'_, F> {
             queries[i] = &qkv[(t + i) * own.line + own.query..][..own.depth];
             d_out[i] = &self.d_heads[(row * positions + t + i) * width + own.query..][..own.depth];
         }
-        let (used, d_weights) = (&mut used[..T * line], &mut d_weights[..T * line]);
+        let d_weights = &mut d_weights[..T * line];
         mix(simd, d_out, values, d_weights);
-        used.copy_from_slice(weights);
+        let mut dropped = weights;
         if !self.factors.is_empty() {
+            let used = &mut used[..T * line];
+            used.copy_from_slice(weights);
             let factors = self.factors[first * positions..].chunks_exact(positions);
             for ((used, d_weights), factors) in used.chunks_exact_mut(line).zip(d_weights.chunks_exact_mut(line)).zip(factors) {
                 scale(used, factors);
                 scale(d_weights, factors);
             }
+            dropped = used;
         }
-        spread(simd, d_out, used, d_values);
+        spread(simd, d_out, dropped, d_values);
         // Through the softmax, and the scale before it.
         let factor = F::from_f64(own.factor());
         for (weights, d_weights) in weights.chunks_exact(line).zip(d_weights.chunks_exact_mut(line)) {
