@@ -97,7 +97,7 @@ pub(super) fn load(name: &str, folder: &Path) -> Outcome<Dataset> {
         &[height, width] => Shape { channels: 1, height, width },
         &[width] if pile.tokens == Some(true) => Shape { channels: 1, height: 1, width },
         &[channels] => Shape { channels, height: 1, width: 1 },
-        other => return Err(Fault::storage(format!("samples of the shape {other:?} are not supported"))),
+        other => return Err(Fault::storage(format!("`{}` has samples of the shape {other:?}, which is not supported", folder.display()))),
     };
     let samples = samples(&pile.values, shape, pile.tokens == Some(true), pile.labels.len()).at(|| format!("`{}`", folder.display()))?;
     let origin =
