@@ -16,11 +16,16 @@ use serde_json::{Map, Value};
 /// Every rule about a stage that does not hold.
 pub(super) fn rules(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     match stage.kind() {
+        "partition" => stage.input("data").and_then(|data| facts(&data)).map(|data| partition(stage, &data)).unwrap_or_default(),
         "model" => model(stage),
         "train" => train(stage, algorithms),
         "attack" => attack(stage, algorithms),
         _ => Vec::new(),
     }
+}
+
+fn partition(stage: &Setup<'_>, data: &data::Facts) -> Vec<Breach> {
+    data::partition::rules(&stage.params().to_map(), data)
 }
 
 fn model(stage: &Setup<'_>) -> Vec<Breach> {
@@ -173,6 +178,9 @@ fn train(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     {
         breaches.push(Breach::new("defence", fault));
     }
+    if let (Some((_, params)), Some(uploads)) = (defence, uploads) {
+        breaches.extend(defences::remark(params, uploads).map(|breach| breach.under("defence")));
+    }
     if threat.or(defence).or(privacy).or(secure).is_none() {
         return breaches;
     }
@@ -283,6 +291,10 @@ mod tests {
         says(&defence(json!({"kind": "bulyan", "byzantine": 1, "variant": "paper"}), 0.5), "defence: `bulyan` needs n >= 4f + 3");
         says(&defence(json!({"kind": "krum", "byzantine": i64::MAX}), 1.0), "defence: `krum` needs n >= 2f + 3");
         says(&defence(json!({"kind": "multi-krum", "byzantine": 1, "select": 11}), 1.0), "defence: `multi-krum` needs at least as many");
+        says(
+            &defence(json!({"kind": "trimmed-mean", "beta": 0.05, "variant": "paper"}), 1.0),
+            "defence.beta: `beta` 0.05 of 10 uploads is none",
+        );
         says(&of_training(json!({"new_clients": 10})), "new_clients: ");
         says(&of_training(json!({"join_ratio": 0.05})), "join_ratio: ");
     }
@@ -542,7 +554,7 @@ mod tests {
         assert!(noise("dp-sgd", 0.002).is_empty());
         // Without noise nothing is promised, so that no delta is useless.
         assert!(found(dp("dp-sgd", json!({"noise_multiplier": 0.0, "delta": 0.5})), json!({})).is_empty());
-        let norm = || json!({"model": {"kind": "cnn", "norm": "batch", "kernel": 3}});
+        let norm = || json!({"model": {"kind": "cnn", "norm": "batch", "kernel": 3, "padding": 1}});
         says(
             &found(dp("dp-sgd", json!({"noise_multiplier": 1.0})), norm()),
             "train privacy: `dp-sgd` does not apply: it does not protect the running",
