@@ -160,7 +160,19 @@ pub fn registry() -> Vec<Variant> {
 pub fn rules(kind: &str, params: &Map<String, Value>) -> Vec<Breach> {
     let variants = registry();
     let Some(index) = variants.iter().position(|variant| variant.name == kind) else { return Vec::new() };
-    (FAMILIES[index].rules)(&Fields { variant: &variants[index], params })
+    let params = with_some_words(kind, params);
+    (FAMILIES[index].rules)(&Fields { variant: &variants[index], params: &params })
+}
+
+/// The parameters with some vocabulary where the data set is to say it: what is asked here does not depend on which.
+fn with_some_words(kind: &str, params: &Map<String, Value>) -> Map<String, Value> {
+    let mut params = params.clone();
+    for (word, number) in [("words", 2), ("padding", 0)] {
+        if asks(kind, word) && params.get(word).is_none_or(Value::is_null) {
+            params.insert(word.to_owned(), number.into());
+        }
+    }
+    params
 }
 
 /// Refuses a model of numbers for texts, and one of texts for numbers.
@@ -181,14 +193,8 @@ pub fn suits(kind: &str, params: &Map<String, Value>, text: bool) -> Outcome<()>
 /// built.
 #[must_use]
 pub fn keeps_statistics(kind: &str, params: &Map<String, Value>, shape: Option<Shape>) -> Option<bool> {
-    let mut params = params.clone();
-    // A vocabulary makes no difference.
-    for (word, number) in [("words", 2), ("padding", 0)] {
-        if asks(kind, word) && !params.contains_key(word) {
-            params.insert(word.to_owned(), number.into());
-        }
-    }
-    // Nor does the shape, as long as the network fits it.
+    let params = with_some_words(kind, params);
+    // Which shape makes no difference, as long as the network fits it.
     let usual = [(3, 64, 64), (1, 28, 28), (9, 1, 128), (64, 1, 1), (1, 1, 80)];
     let usual = usual.map(|(channels, height, width)| Shape { channels, height, width });
     let network = shape.into_iter().chain(usual).find_map(|shape| build(kind, &params, shape, 2).ok())?;

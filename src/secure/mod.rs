@@ -100,7 +100,6 @@ pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<d
         .map_err(|e| Fault::stage(format!("the parameters of `secure` do not fit: {e}")))?;
     let field = field_of(params.prime)?;
     params.rule(world.uploads())?;
-    params.anyone_drops(world.uploads())?;
     Ok(Some(Box::new(Secure { grid: Grid { field, bits: params.bits }, seed: world.settings.sampling_seed, params })))
 }
 

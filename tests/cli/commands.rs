@@ -183,3 +183,18 @@ fn the_pipeline_of_the_readme_and_those_that_come_along_are_valid() {
         assert!(readme.contains(&format!("`{command}")), "the README does not name `{command}`");
     }
 }
+
+#[test]
+fn every_pipeline_that_comes_with_the_program_is_valid_without_remarks() {
+    let space = Space::new();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines");
+    let folders = [root.clone(), root.join("models")];
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("a folder")).map(|entry| entry.expect("a file").path());
+    let mut seen = 0;
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
+        let found = space.run(&["check", file.to_str().expect("a name"), "--output", "json"]).json();
+        assert!(found["valid"] == true && found["messages"].as_array().is_some_and(Vec::is_empty), "{}: {found}", file.display());
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen}");
+}
