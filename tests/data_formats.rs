@@ -647,10 +647,10 @@ fn folders_from_which_pictures_are_missing_are_refused_by_their_published_number
     put(dir.path(), "GTSRB/GTSRB/Final_Test/Images/00000.ppm", b"P6\n1 1\n255\nabc");
     put(dir.path(), "GTSRB/GT-final_test.csv", b"Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId\n00000.ppm;1;1;0;0;1;1;16\n");
     for (name, wanted) in [
-        ("kvasir", "has pictures of 1 classes, but the data set has 8"),
-        ("tiny-imagenet", "has pictures of 1 classes in `train/`, but the data set has 200"),
-        ("country211", "has pictures of 1 classes in `train/`, but the data set has 211"),
-        ("cinic10", "has pictures of 1 classes in `train/`, but the data set has 10"),
+        ("kvasir", "has pictures of 1 class, but the data set has 8"),
+        ("tiny-imagenet", "has pictures of 1 class in `train/`, but the data set has 200"),
+        ("country211", "has pictures of 1 class in `train/`, but the data set has 211"),
+        ("cinic10", "has pictures of 1 class in `train/`, but the data set has 10"),
         ("utkface", "has 1 picture, but the data set 23708"),
         ("gtsrb", "has 1 picture, but the data set 26640 or 39209"),
     ] {

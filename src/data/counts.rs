@@ -59,7 +59,8 @@ fn of_side(place: &Place, found: &BTreeMap<(&str, &str), usize>, side: &str, cla
     let here = of_side().count();
     if here != classes {
         let inside = if folder.is_empty() { String::new() } else { format!(" in `{folder}`") };
-        return Err(incomplete(place, &format!("has pictures of {here} classes{inside}, but the data set has {classes}")));
+        let noun = if here == 1 { "class" } else { "classes" };
+        return Err(incomplete(place, &format!("has pictures of {here} {noun}{inside}, but the data set has {classes}")));
     }
     match of_side().find(|(_, count)| **count != each) {
         None => Ok(()),
@@ -90,7 +91,7 @@ mod tests {
         let short = fault(&two, &[("train", "a", 3), ("train", "b", 2), ("test", "a", 1), ("test", "b", 1)]);
         assert_eq!(short, "`x` has 2 pictures in `train/b`, but the data set 3");
         let gone = fault(&two, &[("train", "a", 3), ("train", "b", 3), ("test", "a", 1)]);
-        assert_eq!(gone, "`x` has pictures of 1 classes in `test/`, but the data set has 2");
+        assert_eq!(gone, "`x` has pictures of 1 class in `test/`, but the data set has 2");
         assert_eq!(fault(&UTKFACE, &[("", "2", 23_707)]), "`x` has 23707 pictures, but the data set 23708");
         assert_eq!(fault(&GTSRB, &[("", "00000", 26_640)]), "");
         assert_eq!(fault(&GTSRB, &[("", "00000", 5)]), "`x` has 5 pictures, but the data set 26640 or 39209");
