@@ -99,7 +99,7 @@ fn what_does_not_go_together_is_found_with_its_place() {
         (train("few_shot: 1, batch_size: 12"), 6, "nobody trains"),
         (attack("kind: idlg"), 7, "iDLG reads off the class of one sample, but the update is of 10"),
         (net("kind: cnn"), 5, "a height of 2 is too small for a kernel of 5"),
-        (train("privacy: {kind: dp-fedavg, clip: 1, epsilon: 1e-9, delta: 1e-3}"), 6, "is out of reach: noise can be found for"),
+        (train("privacy: {kind: dp-fedavg, clip: 1, epsilon: 1e-9, delta: 1e-5}"), 6, "is out of reach: noise can be found for"),
         (
             text("kind: cnn, kernel: 3, padding: 1, norm: batch", &format!("{AVG}, secure: secagg"), DLG, PSNR),
             6,

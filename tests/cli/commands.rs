@@ -155,7 +155,7 @@ fn algorithms_schema_completions_and_doctor() {
 }
 
 #[test]
-fn the_pipeline_of_the_readme_and_those_that_come_along_are_valid() {
+fn the_pipelines_of_the_readmes_are_valid() {
     let space = Space::new();
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(root.join("README.md")).expect("it is there");
