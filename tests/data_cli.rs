@@ -180,7 +180,7 @@ tables: {main: {rows: kind, value: run.test_accuracy.last}}
                 net: {model: {kind: logistic, data: data}}\n";
     std::fs::write(dir.join("text.yaml"), text).expect("a temporary file");
     let refused = run(dir, &["--data", "d", "run", "text.yaml"]);
-    assert!(refused.code == 1 && refused.err.contains("takes numbers, but the samples are texts of 200 words"), "{}", refused.err);
+    assert!(refused.code == 1 && refused.err.contains("takes numbers, but the samples are texts"), "{}", refused.err);
 }
 
 #[test]
@@ -201,4 +201,8 @@ fn noise_is_exported_and_unknown_settings_and_added_sets_are_told() {
     assert!(ok(dir, &["data", "fetch", "mine", "--data", "."]).contains("added; its files lie in"));
     let wrong = run(dir, &["data", "verify", "optdigits", "--set", "nonsense=1"]);
     assert!(wrong.code == 2 && wrong.err.contains("has no parameter `nonsense`"), "{}", wrong.err);
+    // A data set that is not there has no parameters to speak of.
+    let unknown = run(dir, &["data", "verify", "optdigit", "--set", "x=1"]);
+    assert!(unknown.err.contains("`optdigit`") && unknown.err.contains("did you mean `optdigits`?"), "{}", unknown.err);
+    assert!(!unknown.err.contains("parameter"), "{}", unknown.err);
 }

@@ -1,7 +1,7 @@
 //! The original files of data sets, where they are there: counts that their makers state, and what the reference makes of them.
 
 use pflpipe::data::partition::{Population, build_from};
-use pflpipe::data::{Dataset, Shape, load};
+use pflpipe::data::{Dataset, Shape, facts, load};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
@@ -140,4 +140,32 @@ fn fashion_mnist_is_found_in_the_folder_of_a_package() {
         }
     }
     assert_eq!(get("fashion-mnist", json!({}), package.path()).len(), 70_000);
+}
+
+#[test]
+fn what_is_known_of_a_data_set_before_it_is_read_is_what_it_has() {
+    let mut seen = 0;
+    for (folder, name, setting) in [
+        ("", "optdigits", json!({})),
+        ("", "optdigits", json!({"limit": 100})),
+        ("", "synthetic", json!({})),
+        ("", "fcube", json!({"samples": 40})),
+        ("MNIST", "mnist", json!({})),
+        ("FashionMNIST", "fashion-mnist", json!({"limit": 300})),
+        ("CIFAR10", "cifar10", json!({"subset": "first-1"})),
+        ("Semeion", "semeion", json!({})),
+        ("AGNews", "ag-news", json!({"subset": "test"})),
+        ("AmazonSentences", "amazon-sentences", json!({})),
+        ("AmazonSentences", "amazon-sentences", json!({"form": "counts"})),
+    ] {
+        let Some(dir) = (if folder.is_empty() { Some(PathBuf::from(".")) } else { originals(folder) }) else { continue };
+        let known = facts(name, &params(setting.clone())).expect("a known data set");
+        let data = get(name, setting, &dir);
+        assert_eq!(known.classes, data.classes(), "{name}");
+        assert!(known.shape.is_none_or(|shape| shape == data.shape()), "{name}: {known:?}, {:?}", data.shape());
+        assert!(known.samples.is_none_or(|samples| samples == data.len()), "{name}: {known:?}, {}", data.len());
+        assert_eq!(known.text, data.vocabulary().is_some(), "{name}");
+        seen += 1;
+    }
+    assert!(seen >= 4, "those without files are always there");
 }

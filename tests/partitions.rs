@@ -296,6 +296,12 @@ fn what_is_not_possible_is_a_fault_with_help() {
         assert!(fault.what.starts_with(text), "{setting}: {fault}");
         assert_eq!(fault.kind, FaultKind::Stage);
     }
+    // What is set already is no advice.
+    for variant in ["pfllib", "clean"] {
+        let even = json!({"clients": 10, "classes_per_client": 2, "balance": true, "least_samples": 6_900, "variant": variant});
+        let fault = make("pathological", &labels, even).expect_err("classes differ in size");
+        assert!(fault.what.starts_with("infeasible: client ") && !fault.help.as_deref().expect("help").contains("balance"), "{fault:?}");
+    }
     let fault = build("iid", &params(json!({"clients": 2})), &[0, 3, 1], 3).expect_err("label 3 of 3 classes");
     assert_eq!(fault.what, "sample 1 has label 3, but the data set has 3 classes");
 }

@@ -15,6 +15,10 @@ pub struct Trained {
     pub adam: bool,
     /// Whether its model takes texts.
     pub texts: bool,
+    /// The samples of a whole batch where incomplete ones are left out, so that an update is of at least as many.
+    pub whole_batches: Option<u64>,
+    /// Whether updates can be rebuilt at all: the algorithm sends averaged parameters.
+    pub averaged: bool,
     /// The clients that train, where that is known.
     pub clients: Option<usize>,
     /// The clients of a round, where each round has as many.
@@ -39,7 +43,35 @@ pub fn rules(params: &Params, of: &Trained) -> Vec<Breach> {
         checks.push(("of", numbers(of.texts)));
         checks.push(("of", gradients(of.adam, word("kind") == "dlg" && word("variant") == "pfllib")));
     }
+    let least = of.whole_batches.filter(|_| of.averaged && !member && checks.iter().all(|(_, check)| check.is_ok()));
+    if let Some(least) = least {
+        checks.push(("", single(word("kind"), word("labels") == "inferred", least)));
+        if let Some(most) = whole("most_samples") {
+            checks.push(("most_samples", at_most(least, most)));
+        }
+    }
     checks.into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect()
+}
+
+/// Refuses an update of so many samples where the class of one is read off.
+pub(super) fn single(kind: &str, inferred: bool, samples: u64) -> Outcome<()> {
+    match (samples, kind) {
+        (0 | 1, _) => Ok(()),
+        (_, "idlg") => Err(Fault::stage(format!("iDLG reads off the class of one sample, but the update is of {samples}"))
+            .help("train with `batch_size: 1` and `few_shot: 1`, or use `dlg` or `inverting-gradients` for several samples")),
+        _ if inferred => Err(Fault::stage(format!("`labels: inferred` reads off the class of one sample, but the update is of {samples}"))
+            .help("use `labels: known`")),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses an update of more samples than are rebuilt at once.
+pub(super) fn at_most(samples: u64, most: u64) -> Outcome<()> {
+    if samples <= most {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("its update is of {samples} samples, but at most {most} are rebuilt (`most_samples`)"))
+        .help("cut the training sets by `few_shot`, choose smaller batches, or raise `most_samples`"))
 }
 
 /// Refuses a round that the training does not have.

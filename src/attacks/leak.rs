@@ -198,20 +198,11 @@ fn targets_of(world: &World, glimpse: &Glimpse, attack: &Attack, range: (f64, f6
         .help("set `drop_last: false`, or a `batch_size` that divides the number of samples"));
     }
     let count = if pfllib { size.min(used) } else { used };
-    if count > attack.most_samples {
-        return Err(Fault::stage(format!(
-            "its update is of {count} samples, but at most {} are rebuilt (`most_samples`)",
-            attack.most_samples
-        ))
-        .help("cut the training sets by `few_shot`, choose smaller batches, or raise `most_samples`"));
-    }
-    if count > 1 && matches!(attack.method, Method::Idlg) {
-        return Err(Fault::stage(format!("iDLG reads off the class of one sample, but the update is of {count}"))
-            .help("use `dlg` or `inverting-gradients` for several samples"));
-    }
-    if count > 1 && matches!(attack.method, Method::Inverting { inferred: true, .. }) {
-        return Err(Fault::stage(format!("`labels: inferred` reads off the class of one sample, but the update is of {count}"))
-            .help("use `labels: known`"));
+    kinds::at_most(count as u64, attack.most_samples as u64)?;
+    match attack.method {
+        Method::Idlg => kinds::single("idlg", false, count as u64)?,
+        Method::Inverting { inferred, .. } => kinds::single("inverting-gradients", inferred, count as u64)?,
+        Method::Dlg | Method::Pfllib { .. } => {}
     }
     let (before, after): (Model<f64>, Model<f64>) = (glimpse.before.cast(), glimpse.after.cast());
     let mut update: Vec<f64> = before.params.iter().zip(after.params.iter()).map(|(a, b)| a - b).collect();

@@ -99,6 +99,32 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// A size in bytes: a number, or one with `kB`, `MB`, `GB`, `TB`, `KiB`, `MiB`, `GiB` or `TiB`.
+///
+/// # Errors
+/// What to write instead.
+pub fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "write bytes as a number, or `500MB`, `2GiB`".to_owned();
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
+    let unit = match text[end..].trim() {
+        "" | "B" => 1.0,
+        "kB" | "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "TB" => 1e12,
+        "KiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        "TiB" => 1_099_511_627_776.0,
+        _ => return Err(wrong()),
+    };
+    // Nobody has more than what a float counts exactly.
+    let bytes = number * unit;
+    if bytes < 9e15 { Ok(bytes as u64) } else { Err("that is more than any machine has".to_owned()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +144,15 @@ mod tests {
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(duration(0.25), "250 ms");
         assert_eq!(duration(125.0), "2 min 05 s");
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("0", 0), ("1000", 1000), ("1.5kB", 1500), ("2 GiB", 2 << 30), ("1MB", 1_000_000)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "-1", "1XB", "1..2", "99999TB"] {
+            assert!(size(text).is_err(), "{text}");
+        }
     }
 }

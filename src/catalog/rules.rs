@@ -8,26 +8,53 @@ use crate::attacks::{self, Trained};
 use crate::base::Fault;
 use crate::fl::intervention::refusal;
 use crate::fl::settings::Optimizer;
-use crate::fl::{Needs, Settings};
+use crate::fl::{Needs, Sends, Settings};
 use crate::spec::rules::{Breach, Setup};
-use crate::{defences, models, privacy, secure, threats};
+use crate::{data, defences, models, privacy, secure, threats};
 use serde_json::{Map, Value};
 
 /// Every rule about a stage that does not hold.
 pub(super) fn rules(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     match stage.kind() {
+        "partition" => stage.input("data").and_then(|data| facts(&data)).map(|data| partition(stage, &data)).unwrap_or_default(),
         "model" => model(stage),
         "train" => train(stage, algorithms),
-        "attack" => attack(stage),
+        "attack" => attack(stage, algorithms),
         _ => Vec::new(),
     }
+}
+
+fn partition(stage: &Setup<'_>, data: &data::Facts) -> Vec<Breach> {
+    data::partition::rules(&stage.params().to_map(), data)
 }
 
 fn model(stage: &Setup<'_>) -> Vec<Breach> {
     let Some(kind) = stage.word("kind") else { return Vec::new() };
     let mut params = stage.params().to_map();
-    params.retain(|name, value| !["kind", "seed"].contains(&name.as_str()) && !value.is_null());
-    models::rules(kind, &params)
+    params.retain(|name, value| !["kind", "seed", "data"].contains(&name.as_str()) && !value.is_null());
+    let breaches = models::rules(kind, &params);
+    let Some(facts) = stage.input("data").and_then(|data| facts(&data)).filter(|_| breaches.is_empty()) else { return breaches };
+    if let Err(fault) = models::suits(kind, &params, facts.text) {
+        return vec![Breach::new("kind", fault)];
+    }
+    // The words of a text are known when it is read.
+    let Some(shape) = facts.shape.filter(|_| !facts.text) else { return breaches };
+    models::build(kind, &params, shape, facts.classes).err().map(|fault| Breach::new("", fault)).into_iter().collect()
+}
+
+/// What is known of a data set without its files.
+fn facts(dataset: &Setup<'_>) -> Option<data::Facts> {
+    data::facts(dataset.word("name")?, &dataset.params().to_map())
+}
+
+/// Whether the model of a training keeps running statistics, as far as that is known.
+fn keeps_statistics(train: &Setup<'_>) -> bool {
+    let Some(model) = train.input("model") else { return false };
+    let Some(kind) = model.word("kind") else { return false };
+    let mut params = model.params().to_map();
+    params.retain(|name, value| !["kind", "seed", "data"].contains(&name.as_str()) && !value.is_null());
+    let shape = model.input("data").and_then(|data| facts(&data)).and_then(|facts| facts.shape);
+    models::keeps_statistics(kind, &params, shape).unwrap_or_default()
 }
 
 /// What is known of a training without its data.
@@ -35,11 +62,25 @@ struct Known {
     settings: Settings,
     /// The clients that train; of some partitions only the data say how many there are.
     clients: Option<usize>,
+    /// The data set, and how many training samples a client has on average at most.
+    data: Option<data::Facts>,
+    samples: Option<f64>,
 }
 
 impl Known {
     fn of(train: &Setup<'_>) -> Option<Result<Self, Breach>> {
-        let names = ["rounds", "optimizer", "join_ratio", "random_join_ratio", "drop_rate", "drop_count", "new_clients"];
+        let names = [
+            "rounds",
+            "optimizer",
+            "batch_size",
+            "drop_last",
+            "few_shot",
+            "join_ratio",
+            "random_join_ratio",
+            "drop_rate",
+            "drop_count",
+            "new_clients",
+        ];
         let params = names.iter().filter_map(|name| Some(((*name).to_owned(), train.get(name)?.clone())));
         let settings: Settings = serde_json::from_value(Value::Object(params.collect())).ok()?;
         let there = train.input("partition").and_then(|partition| partition.whole("clients")).and_then(|n| usize::try_from(n).ok());
@@ -50,7 +91,39 @@ impl Known {
                 return Some(Err(Breach::new(path, fault)));
             }
         };
-        Some(Ok(Self { settings, clients }))
+        let data = train.input("partition").and_then(|partition| facts(&partition.input("data")?));
+        let samples = data.zip(there).and_then(|(data, there)| mean_share(&train.input("partition")?, data.samples?, there));
+        Some(Ok(Self { settings, clients, data, samples }))
+    }
+    /// What is wrong with batches and uploads, of which there may be none.
+    fn empty(&self) -> Vec<Breach> {
+        let (settings, mut breaches) = (&self.settings, Vec::new());
+        let (size, few) = (settings.batch_size, settings.few_shot);
+        let most = self.data.filter(|_| few > 0).map(|data| few.saturating_mul(data.classes));
+        let help = "set `drop_last: false`, or a smaller `batch_size`";
+        if settings.drop_last
+            && let Some(most) = most.filter(|most| *most < size)
+        {
+            let what = format!(
+                "`batch_size` is {size}, but `few_shot: {few}` leaves a client at most {most} samples, and incomplete batches are left out: nobody trains"
+            );
+            breaches.push(Breach::new("batch_size", Fault::stage(what).help(help)));
+        } else if settings.drop_last
+            && let Some(mean) = self.samples.filter(|mean| *mean < size as f64)
+        {
+            let what = format!(
+                "`batch_size` is {size}, but clients have {mean:.1} training samples on average, and those with less than a batch do not train"
+            );
+            breaches.push(Breach::warning("batch_size", Fault::stage(what).help(help)));
+        }
+        if self.cohort().is_some_and(|cohort| cohort > 0) && self.uploads() == Some(0) {
+            let what = format!("`drop_rate` {} leaves no upload in a round: the server never changes", settings.drop_rate);
+            breaches.push(Breach::warning(
+                "drop_rate",
+                Fault::stage(what).help("lower `drop_rate`, or set `drop_count: round` to keep at least one"),
+            ));
+        }
+        breaches
     }
     /// The clients of a round, where each round has as many.
     fn cohort(&self) -> Option<usize> {
@@ -60,6 +133,21 @@ impl Known {
     fn uploads(&self) -> Option<usize> {
         self.cohort().map(|cohort| self.settings.arriving(cohort))
     }
+}
+
+/// The training samples that a client has on average at most, of so many in the data set.
+fn mean_share(partition: &Setup<'_>, samples: usize, clients: usize) -> Option<f64> {
+    // Devices of several regions may have the same sample.
+    if clients == 0 || partition.word("variant") == Some("profed") {
+        return None;
+    }
+    let mut share = samples as f64 / clients as f64;
+    if let Some(most) = partition.whole("most_samples") {
+        share = share.min(most as f64);
+    }
+    let split = partition.word("test").is_none_or(|test| test == "split");
+    let ratio = partition.get("train_ratio").and_then(Value::as_f64).filter(|_| split);
+    Some(share * ratio.unwrap_or(1.0))
 }
 
 /// The parameters of a choice, unless it is `none`.
@@ -79,14 +167,19 @@ fn train(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     let uploads = known.as_ref().and_then(Known::uploads);
     let (threat, defence) = (chosen(stage, "threat"), chosen(stage, "defence"));
     let (privacy, secure) = (chosen(stage, "privacy"), chosen(stage, "secure"));
-    let mut breaches = Vec::new();
+    let mut breaches = known.as_ref().map(Known::empty).unwrap_or_default();
     if let Some((_, params)) = threat {
-        breaches.extend(threats::rules(params, rounds, clients).into_iter().map(|breach| breach.under("threat")));
+        let batch = known.as_ref().filter(|_| stage.get("batch_size").is_some()).map(|known| known.settings.batch_size);
+        let of = threats::Known { rounds, clients, batch, data: known.as_ref().and_then(|known| known.data) };
+        breaches.extend(threats::rules(params, &of).into_iter().map(|breach| breach.under("threat")));
     }
     if let (Some((_, params)), Some(uploads)) = (defence, uploads)
         && let Err(fault) = defences::check(params, uploads)
     {
         breaches.push(Breach::new("defence", fault));
+    }
+    if let (Some((_, params)), Some(uploads)) = (defence, uploads) {
+        breaches.extend(defences::remark(params, uploads).map(|breach| breach.under("defence")));
     }
     if threat.or(defence).or(privacy).or(secure).is_none() {
         return breaches;
@@ -103,20 +196,24 @@ fn train(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
         }
     }
     let others: Vec<&str> = [defence, secure].into_iter().flatten().map(|(kind, _)| kind).collect();
+    let statistics = privacy.or(secure).is_some() && keeps_statistics(stage);
     if let Some((_, params)) = privacy {
-        let found = privacy::rules(params, built.as_ref(), &others);
+        let (cohort, samples) = known.as_ref().map(|known| (known.cohort(), known.samples)).unwrap_or_default();
+        let of = privacy::Known { rounds: rounds.unwrap_or(1), clients, cohort, samples, statistics };
+        let found = privacy::rules(params, built.as_ref(), &others, &of);
         breaches.extend(found.into_iter().map(|breach| breach.under("privacy")));
     }
     if let Some((_, params)) = secure {
-        let found = secure::rules(params, sends, uploads, defence.map(|(kind, _)| kind));
+        let found = secure::rules(params, sends, uploads, defence.map(|(kind, _)| kind), statistics);
         breaches.extend(found.into_iter().map(|breach| breach.under("secure")));
     }
     breaches
 }
 
-fn attack(stage: &Setup<'_>) -> Vec<Breach> {
+fn attack(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     let Some(of) = stage.input("of") else { return Vec::new() };
     let Some(Ok(known)) = Known::of(&of) else { return Vec::new() };
+    let sends = of.map("algorithm").and_then(|algorithm| Some(algorithms.build(algorithm).ok()?.sends()));
     let takes_texts = |model: Setup<'_>| Some(models::takes_texts(model.word("kind")?, &model.params().to_map()));
     attacks::rules(
         stage.params(),
@@ -124,6 +221,8 @@ fn attack(stage: &Setup<'_>) -> Vec<Breach> {
             rounds: known.settings.rounds,
             adam: matches!(known.settings.optimizer, Optimizer::Adam { .. }),
             texts: of.input("model").and_then(takes_texts).unwrap_or_default(),
+            whole_batches: of.get("batch_size").and_then(Value::as_u64).filter(|_| known.settings.drop_last),
+            averaged: matches!(sends, Some(Sends::Averaged | Sends::AveragedAnd(_))),
             clients: known.clients,
             cohort: known.cohort(),
         },
@@ -192,6 +291,10 @@ mod tests {
         says(&defence(json!({"kind": "bulyan", "byzantine": 1, "variant": "paper"}), 0.5), "defence: `bulyan` needs n >= 4f + 3");
         says(&defence(json!({"kind": "krum", "byzantine": i64::MAX}), 1.0), "defence: `krum` needs n >= 2f + 3");
         says(&defence(json!({"kind": "multi-krum", "byzantine": 1, "select": 11}), 1.0), "defence: `multi-krum` needs at least as many");
+        says(
+            &defence(json!({"kind": "trimmed-mean", "beta": 0.05, "variant": "paper"}), 1.0),
+            "defence.beta: `beta` 0.05 of 10 uploads is none",
+        );
         says(&of_training(json!({"new_clients": 10})), "new_clients: ");
         says(&of_training(json!({"join_ratio": 0.05})), "join_ratio: ");
     }
@@ -300,5 +403,167 @@ mod tests {
         let named = || json!({"layer": "linear", "out": 3, "name": "a"});
         says(&layers(json!([named(), named()])), "layers.1.name: two layers are called `a`");
         assert!(layers(json!([save(), "relu", {"layer": "add", "as": "x"}, {"layer": "embedding", "out": 3}])).is_empty());
+    }
+
+    /// The breaches of all stages of a pipeline on this data set, as `kind path: what`; those that only warn begin with `(`.
+    fn of_all(data: Value, more: Value) -> Vec<String> {
+        let part = |name: &str, default: Value| {
+            let mut whole = default;
+            if let Some(own) = more.get(name).and_then(Value::as_object) {
+                own.iter().for_each(|(name, value)| whole[name] = value.clone());
+            }
+            params(whole)
+        };
+        let data = params(data);
+        let partition = part("partition", json!({"kind": "iid", "clients": 10, "train_ratio": 0.75}));
+        let model = part("model", json!({"kind": "mlp"}));
+        let train = part("train", json!({"algorithm": {"name": "fedavg"}, "rounds": 5, "batch_size": 10, "drop_last": true}));
+        let attack = part("attack", json!({"kind": "membership"}));
+        let mut setups = Setups::default();
+        let data = setups.add("dataset", &data, Vec::new());
+        let split = setups.add("partition", &partition, vec![("data", data)]);
+        let net = setups.add("model", &model, vec![("data", data)]);
+        let run = setups.add("train", &train, vec![("partition", split), ("model", net)]);
+        setups.add("attack", &attack, vec![("of", run)]);
+        let found = (0..5).filter_map(|id| setups.get(id)).flat_map(|setup| {
+            let kind = setup.kind();
+            rules(&setup, &crate::algorithms::all()).into_iter().map(move |breach| (kind, breach))
+        });
+        let written = |(kind, breach): (&str, Breach)| {
+            let text = format!("{kind} {}: {}", breach.path, breach.fault);
+            if breach.warns { format!("({text})") } else { text }
+        };
+        found.map(written).collect()
+    }
+
+    #[test]
+    fn what_a_known_data_set_does_not_have_is_refused_before_it_is_read() {
+        let digits = || json!({"name": "optdigits"});
+        let threat = |data: Value, threat: Value| {
+            let mut whole = json!({"attackers": 2.0, "first_round": 1, "seed": 0});
+            threat.as_object().expect("a map").iter().for_each(|(name, value)| whole[name] = value.clone());
+            of_all(data, json!({"train": {"threat": whole}}))
+        };
+        let pixel = |more: Value| {
+            let mut whole = json!({"kind": "pixel-backdoor", "target": 0, "size": 2, "fraction": 0.5});
+            more.as_object().expect("a map").iter().for_each(|(name, value)| whole[name] = value.clone());
+            whole
+        };
+        assert!(threat(digits(), pixel(json!({"size": 8}))).is_empty());
+        says(
+            &threat(digits(), pixel(json!({"target": 10}))),
+            "train threat.target: `target` is 10, but the data set has the labels 0 to 9",
+        );
+        says(&threat(digits(), pixel(json!({"size": 9}))), "train threat.size: a pattern of 9 x 9 pixels does not fit samples of 8 x 8");
+        says(
+            &threat(digits(), pixel(json!({"fraction": 0.09}))),
+            "train threat.fraction: `fraction` 0.09 of a batch of 10 samples is none",
+        );
+        assert!(
+            threat(digits(), pixel(json!({"fraction": 0.0}))).is_empty() && threat(digits(), pixel(json!({"fraction": 0.1}))).is_empty()
+        );
+        assert!(threat(digits(), pixel(json!({"fraction": 0.01, "attackers": 0.0}))).is_empty());
+        let replacement = pixel(json!({"kind": "model-replacement", "target": 12}));
+        says(&threat(digits(), replacement), "train threat.target: `target` is 12");
+        let edge = |source: u64, target: u64| json!({"kind": "edge-case", "source": source, "target": target, "fraction": 0.5});
+        says(&threat(digits(), edge(11, 1)), "train threat.source: `source` is 11, but the data set has the labels 0 to 9");
+        says(&threat(digits(), edge(1, 11)), "train threat.target: `target` is 11");
+        let flip = |from: Value, to: Value| json!({"kind": "label-flipping", "from": from, "to": to, "chained": false});
+        says(&threat(digits(), flip(json!([3, 10]), json!([4, 5]))), "train threat.from: `label-flipping` changes label 10");
+        says(&threat(digits(), flip(json!([3]), json!([17]))), "train threat.to: `label-flipping` changes label 17");
+        // Of one's own files nothing is known, and texts have no pixels.
+        assert!(threat(json!({"name": "csv", "file": "x.csv"}), pixel(json!({"target": 99, "size": 99}))).is_empty());
+        let of_text = threat(json!({"name": "ag-news"}), pixel(json!({})));
+        assert!(of_text.iter().any(|line| line.starts_with("train threat: a pattern of pixels does not apply to a text")), "{of_text:?}");
+    }
+
+    #[test]
+    fn models_that_do_not_fit_a_known_data_set() {
+        let found = |data: Value, model: Value| of_all(data, json!({"model": model}));
+        says(&found(json!({"name": "optdigits"}), json!({"kind": "cnn"})), "model : model `cnn` for 1x8x8 inputs: ");
+        assert!(found(json!({"name": "mnist"}), json!({"kind": "cnn"})).is_empty());
+        says(
+            &found(json!({"name": "mnist"}), json!({"kind": "fasttext"})),
+            "model kind: model `fasttext` takes texts, but the samples are numbers",
+        );
+        says(
+            &found(json!({"name": "ag-news"}), json!({"kind": "cnn"})),
+            "model kind: model `cnn` takes numbers, but the samples are texts",
+        );
+        assert!(found(json!({"name": "ag-news"}), json!({"kind": "fasttext"})).is_empty());
+    }
+
+    #[test]
+    fn batches_that_nobody_fills_and_rounds_without_uploads() {
+        let found = |data: Value, train: Value| of_all(data, json!({"train": train}));
+        let digits = |limit: u64| json!({"name": "optdigits", "limit": limit});
+        assert!(found(digits(200), json!({})).is_empty());
+        says(&found(digits(100), json!({})), "(train batch_size: `batch_size` is 10, but clients have 7.5 training samples on average");
+        assert!(found(digits(100), json!({"drop_last": false})).is_empty());
+        says(
+            &found(digits(5000), json!({"few_shot": 1, "batch_size": 11})),
+            "train batch_size: `batch_size` is 11, but `few_shot: 1` leaves",
+        );
+        assert!(found(digits(5000), json!({"few_shot": 1, "batch_size": 10})).is_empty());
+        says(&found(digits(5000), json!({"drop_rate": 1.0})), "(train drop_rate: `drop_rate` 1 leaves no upload in a round");
+        says(&found(digits(5000), json!({"drop_rate": 0.95})), "(train drop_rate: `drop_rate` 0.95 leaves no upload in a round");
+        assert!(found(digits(5000), json!({"drop_rate": 1.0, "drop_count": "round"})).is_empty());
+    }
+
+    #[test]
+    fn attacks_on_one_sample_need_updates_of_one() {
+        let found = |attack: Value, train: Value| of_all(json!({"name": "optdigits"}), json!({"attack": attack, "train": train}));
+        let idlg = || json!({"kind": "idlg"});
+        says(&found(idlg(), json!({"batch_size": 4})), "attack : iDLG reads off the class of one sample, but the update is of 4");
+        assert!(found(idlg(), json!({"batch_size": 1})).is_empty());
+        // Without samples that are left out only the data say how many there are; and where nothing is sent, the attack says so itself.
+        assert!(found(idlg(), json!({"batch_size": 4, "drop_last": false})).is_empty());
+        assert!(found(idlg(), json!({"batch_size": 4, "algorithm": {"name": "local"}})).is_empty());
+        let inverting = |labels: &str| json!({"kind": "inverting-gradients", "labels": labels, "most_samples": 16});
+        says(&found(inverting("inferred"), json!({"batch_size": 2})), "attack : `labels: inferred` reads off the class of one sample");
+        assert!(found(inverting("known"), json!({"batch_size": 16})).is_empty());
+        says(&found(inverting("known"), json!({"batch_size": 17})), "attack most_samples: its update is of 17 samples, but at most 16");
+    }
+
+    #[test]
+    fn privacy_that_cannot_be_or_says_nothing() {
+        let found = |privacy: Value, more: Value| {
+            let mut train = json!({"privacy": privacy});
+            more.as_object().expect("a map").iter().for_each(|(name, value)| train[name] = value.clone());
+            let model = train.as_object_mut().expect("a map").remove("model").unwrap_or_default();
+            of_all(json!({"name": "optdigits"}), json!({"train": train, "model": model}))
+        };
+        let dp = |kind: &str, more: Value| {
+            let mut whole = json!({"kind": kind, "clip": 1.0, "delta": 1e-5, "accounting": "poisson"});
+            more.as_object().expect("a map").iter().for_each(|(name, value)| whole[name] = value.clone());
+            whole
+        };
+        for kind in ["dp-fedavg", "dp-sgd"] {
+            assert!(found(dp(kind, json!({"epsilon": 2.0})), json!({})).is_empty());
+            says(&found(dp(kind, json!({"epsilon": 1e-9})), json!({})), "train privacy.epsilon: `epsilon` 0.000000001 is out of reach");
+        }
+        says(
+            &found(dp("dp-fedavg", json!({"epsilon": 1e12})), json!({})),
+            "train privacy.epsilon: `epsilon` 1000000000000 is out of reach",
+        );
+        let noise = |kind: &str, delta: f64| found(dp(kind, json!({"noise_multiplier": 1.0, "delta": delta})), json!({}));
+        says(&noise("dp-fedavg", 0.5), "(train privacy.delta: `delta` is 0.5, not below one over the number of clients, 10");
+        says(&noise("dp-fedavg", 0.1), "(train privacy.delta: `delta` is 0.1, not below one over the number of clients, 10");
+        assert!(noise("dp-fedavg", 0.09).is_empty());
+        says(&noise("dp-sgd", 0.01), "(train privacy.delta: `delta` is 0.01, not below one over the number of a client's training samples");
+        assert!(noise("dp-sgd", 0.002).is_empty());
+        // Without noise nothing is promised, so that no delta is useless.
+        assert!(found(dp("dp-sgd", json!({"noise_multiplier": 0.0, "delta": 0.5})), json!({})).is_empty());
+        let norm = || json!({"model": {"kind": "cnn", "norm": "batch", "kernel": 3, "padding": 1}});
+        says(
+            &found(dp("dp-sgd", json!({"noise_multiplier": 1.0})), norm()),
+            "train privacy: `dp-sgd` does not apply: it does not protect the running",
+        );
+        let secure = json!({"secure": {"kind": "secagg", "bits": 16, "prime": 2_147_483_647u64, "dropouts": 0.05, "bandwidth": 1.0, "latency": 0.0}});
+        says(
+            &of_all(json!({"name": "csv"}), json!({"train": secure, "model": {"kind": "resnet"}}))[..1],
+            "train secure: `secagg` does not apply: it does not sum the running",
+        );
+        says(&of_all(json!({"name": "csv"}), json!({"train": secure})), "train secure.dropouts: `dropouts` 0.05 of 10 clients is none");
     }
 }

@@ -28,6 +28,7 @@ Exit codes:
 Environment:
   PFLPIPE_CACHE  the folder of the store, as --cache
   PFLPIPE_DATA   folders with data sets, separated as in PATH, after those of --data
+  PFLPIPE_ARRAY  the most that a packed array of numpy may unpack to [default: 2GiB]
   PFLPIPE_CPU    portable, avx2, avx512 or neon instead of the best that the CPU has; results differ in the last digits
   NO_COLOR       no color and no bars
 
@@ -184,29 +185,6 @@ pub(super) fn limit(text: &str) -> Result<std::time::Duration, String> {
     duration(text).and_then(|limit| if limit.is_zero() { Err("it must be above 0".to_owned()) } else { Ok(limit) })
 }
 
-/// A size in bytes: a number, or one with `kB`, `MB`, `GB`, `TB`, `KiB`, `MiB`, `GiB` or `TiB`.
-pub(super) fn size(text: &str) -> Result<u64, String> {
-    let wrong = || "write bytes as a number, or `500MB`, `2GiB`".to_owned();
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
-    let unit = match text[end..].trim() {
-        "" | "B" => 1.0,
-        "kB" | "KB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "TB" => 1e12,
-        "KiB" => 1024.0,
-        "MiB" => 1_048_576.0,
-        "GiB" => 1_073_741_824.0,
-        "TiB" => 1_099_511_627_776.0,
-        _ => return Err(wrong()),
-    };
-    // Nobody has more than what a float counts exactly.
-    let bytes = number * unit;
-    if bytes < 9e15 { Ok(bytes as u64) } else { Err("that is more than any machine has".to_owned()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,16 +212,6 @@ mod tests {
         for (command, help) in found {
             let last = help.lines().last().unwrap_or_default().trim();
             assert!(help.contains("Example") && last.starts_with("pflpipe "), "`{command}` ends in `{last}`");
-        }
-    }
-
-    #[test]
-    fn sizes() {
-        for (text, bytes) in [("0", 0), ("1000", 1000), ("1.5kB", 1500), ("2 GiB", 2 << 30), ("1MB", 1_000_000)] {
-            assert_eq!(size(text), Ok(bytes), "{text}");
-        }
-        for text in ["", "GiB", "-1", "1XB", "1..2", "99999TB"] {
-            assert!(size(text).is_err(), "{text}");
         }
     }
 

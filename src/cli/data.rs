@@ -315,11 +315,11 @@ fn verify(names: &[String], set: &[String], context: &mut Context<'_>) -> Reply 
     };
     let variants = data::variants();
     let (mut rows, mut json, mut failed) = (Vec::new(), Vec::new(), false);
+    for name in names.iter().filter(|name| !added.iter().any(|added| added.name == **name)) {
+        find(name)?;
+    }
     known(extra.keys(), &names, &variants)?;
     for name in names {
-        if !added.iter().any(|added| added.name == name) {
-            find(&name)?;
-        }
         let mut params = Map::new();
         let fields = variants.iter().find(|variant| variant.name == name).map(|variant| variant.fields.as_slice()).unwrap_or_default();
         for field in fields {

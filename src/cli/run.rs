@@ -1,11 +1,12 @@
 //! `run`: what is not there yet is executed, then every table of the pipeline is printed.
 
-use super::args::{PipelineArgs, duration, limit, size};
+use super::args::{PipelineArgs, duration, limit};
 use super::context::Context;
 use super::load::Project;
 use super::output::Answer;
 use super::{Reply, annotate, drive, gather, load, plan, signals};
 use crate::base::text::count;
+use crate::base::text::size;
 use crate::base::{Fault, Outcome};
 use crate::exec::{Interrupt, State, Summary};
 use crate::store::Store;

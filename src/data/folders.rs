@@ -5,11 +5,13 @@
 use super::Shape;
 use super::assemble::{Rows, of_bytes};
 use super::augment;
+use super::counts::{self, Known};
 use super::dataset::{Dataset, Scaling};
 use super::mat::Mat;
 use super::members::{Place, Wanted};
 use super::picture::Picture;
 use super::registry::Request;
+use crate::base::fault::Placed;
 use crate::base::{Fault, Outcome, text};
 use crate::spec::catalog::{Field, Type};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -89,7 +91,7 @@ fn read_checked(
         let mut size = form.size;
         let mut decode = |waiting: &mut Vec<(Item, Vec<u8>)>, size: &mut Option<usize>| -> Outcome<()> {
             let one = |(item, content): (Item, Vec<u8>)| {
-                let mut picture = Picture::decode(&content, form.channels, &item.path)?;
+                let mut picture = Picture::decode(&content, form.channels, &item.path).at(|| shown(place))?;
                 if let Some(size) = form.size {
                     picture = match form.cut.filter(|_| !item.test) {
                         Some(seed) => augment::cut(&picture, size, seed, &item.path),
@@ -132,7 +134,8 @@ fn read_checked(
     let mut values = Vec::with_capacity(found.len() * shape.numel());
     for (item, picture) in &found {
         let class = numbers.get(&item.class);
-        rows.labels.push(*class.ok_or_else(|| Fault::storage(format!("`{}` has the unknown class `{}`", item.path, item.class)))?);
+        let unknown = || Fault::storage(format!("`{}` has the unknown class `{}`", item.path, item.class));
+        rows.labels.push(*class.ok_or_else(unknown).at(|| places.iter().map(shown).collect::<Vec<_>>().join(", "))?);
         rows.train += usize::from(!item.test);
         if !form.what.is_empty() {
             rows.groups.push(item.group.clone());
@@ -159,12 +162,28 @@ fn all_there<'a>(place: &Place, list: &str, part: &str, named: impl Iterator<Ite
     Err(place.fault(what).help(format!("put the whole of {part} beside the others; part of a data set is none")))
 }
 
-/// Makes sure that there are pictures of each side, which is a folder of that name.
-fn sides_there(place: &Place, sides: &[&str], items: &[&Item]) -> Outcome<()> {
-    match sides.iter().find(|side| !items.iter().any(|item| item.path.split('/').any(|part| part == **side))) {
-        None => Ok(()),
+/// Makes sure that there are as many pictures as are known, unless `verify: false`.
+fn counted(request: &Request<'_>, place: &Place, known: &Known, items: &[&Item]) -> Outcome<()> {
+    if !request.verifies() {
+        return Ok(());
+    }
+    let sides = ["train", "valid", "test"];
+    let side = |item: &Item| sides.into_iter().find(|side| item.path.split('/').any(|part| part == *side)).unwrap_or_default();
+    known.check(place, items.iter().map(|item| (side(item), item.class.as_str())))
+}
+
+/// Makes sure that there are pictures of each side, which is a folder of that name, and as many as are known.
+fn sides_there(request: &Request<'_>, place: &Place, known: &Known, items: &[&Item]) -> Outcome<()> {
+    let gone = |side: &&&str| !items.iter().any(|item| item.path.split('/').any(|part| part == **side));
+    match ["train", "valid", "test"].iter().find(gone) {
+        None => counted(request, place, known, items),
         Some(side) => Err(place.fault(format_args!("has no pictures in `{side}/`")).help("fetch or unpack the data set again, all of it")),
     }
+}
+
+/// Where a file lies, for messages.
+fn shown(place: &Place) -> String {
+    format!("`{}`", place.path().display())
 }
 
 fn last(path: &str) -> &str {
@@ -230,20 +249,23 @@ fn parts(path: &str) -> Vec<&str> {
 /// kvasir: 8 classes of pictures from inside the body.
 pub(super) fn kvasir(request: &Request<'_>) -> Outcome<Dataset> {
     let found = places(request, &["kvasir-dataset-v2.zip"], &["kvasir-dataset-v2", "polyps"])?;
-    read(request, &found, Form::unit(64, ""), None, &|path| match parts(path).as_slice() {
+    let place_of = |path: &str| match parts(path).as_slice() {
         [.., class, _] if !path.contains("__MACOSX") => Some((false, (*class).to_owned(), String::new())),
         _ => None,
-    })
+    };
+    read_checked(request, &found, Form::unit(64, ""), None, &place_of, &|items| counted(request, &found[0], &counts::KVASIR, items))
 }
 
 /// Tiny-ImageNet: the training pictures of 200 classes, as PFLlib takes them.
 pub(super) fn tiny_imagenet(request: &Request<'_>) -> Outcome<Dataset> {
     let found = places(request, &["tiny-imagenet-200.zip"], &["tiny-imagenet-200/train", "train"])?;
-    read(request, &found, Form::symmetric(64), None, &|path| {
+    let place_of = |path: &str| {
         let parts = parts(path);
         let train = parts.iter().position(|part| *part == "train")?;
         Some((false, (*parts.get(train + 1).filter(|_| parts.len() > train + 2)?).to_owned(), String::new()))
-    })
+    };
+    let check = |items: &[&Item]| counted(request, &found[0], &counts::TINY_IMAGENET, items);
+    read_checked(request, &found, Form::symmetric(64), None, &place_of, &check)
 }
 
 /// Country211: train, valid and test pictures of 211 countries.
@@ -253,7 +275,7 @@ pub(super) fn country211(request: &Request<'_>) -> Outcome<Dataset> {
         [.., side @ ("train" | "valid" | "test"), class, _] => Some((*side != "train", (*class).to_owned(), String::new())),
         _ => None,
     };
-    let check = |items: &[&Item]| sides_there(&found[0], &["train", "valid", "test"], items);
+    let check = |items: &[&Item]| sides_there(request, &found[0], &counts::COUNTRY211, items);
     read_checked(request, &found, Form::symmetric(64), None, &place_of, &check)
 }
 
@@ -264,7 +286,7 @@ pub(super) fn cinic10(request: &Request<'_>) -> Outcome<Dataset> {
         [.., side @ ("train" | "valid" | "test"), class, _] => Some((*side == "test", (*class).to_owned(), String::new())),
         _ => None,
     };
-    let check = |items: &[&Item]| sides_there(&found[0], &["train", "valid", "test"], items);
+    let check = |items: &[&Item]| sides_there(request, &found[0], &counts::CINIC10, items);
     read_checked(request, &found, Form::symmetric(32), None, &place_of, &check)
 }
 
@@ -273,14 +295,13 @@ pub(super) fn gtsrb(request: &Request<'_>) -> Outcome<Dataset> {
     let archives = ["GTSRB-Training_fixed.zip", "GTSRB_Final_Test_Images.zip", "GTSRB_Final_Test_GT.zip"];
     let found = places(request, &archives, &["GTSRB/Training"])?;
     let list = found.iter().find_map(|place| place.read("GT-final_test.csv", 1 << 26).ok());
-    let list =
-        list.ok_or_else(|| Fault::storage("GTSRB lacks `GT-final_test.csv`").help("put `GTSRB_Final_Test_GT.zip` beside the others"))?;
+    let list = list.ok_or_else(|| found[0].fault("lacks `GT-final_test.csv`").help("put `GTSRB_Final_Test_GT.zip` beside the others"))?;
     let mut tests: BTreeMap<String, u32> = BTreeMap::new();
     let mut reader = csv::ReaderBuilder::new().delimiter(b';').from_reader(list.as_slice());
     for row in reader.records() {
-        let row = row.map_err(|e| Fault::storage(format!("`GT-final_test.csv` cannot be read: {e}")))?;
+        let row = row.map_err(|e| found[0].fault(format_args!("has a `GT-final_test.csv` that cannot be read: {e}")))?;
         let class = row.get(7).and_then(|field| field.trim().parse().ok()).filter(|class| *class < 43);
-        let class = class.ok_or_else(|| Fault::storage("`GT-final_test.csv` has a row without a class from 0 to 42"))?;
+        let class = class.ok_or_else(|| found[0].fault("has a row without a class from 0 to 42 in `GT-final_test.csv`"))?;
         tests.insert(row.get(0).unwrap_or_default().to_owned(), class);
     }
     let classes: Vec<String> = (0..43).map(|class| format!("{class:05}")).collect();
@@ -294,7 +315,9 @@ pub(super) fn gtsrb(request: &Request<'_>) -> Outcome<Dataset> {
             return Err(found[0].fault("has no training pictures").help("put `GTSRB-Training_fixed.zip` beside the others"));
         }
         let there = items.iter().filter(|item| item.test).map(|item| last(&item.path)).collect();
-        all_there(&found[0], "GT-final_test.csv", "`GTSRB_Final_Test_Images.zip`", tests.keys().map(String::as_str), &there)
+        all_there(&found[0], "GT-final_test.csv", "`GTSRB_Final_Test_Images.zip`", tests.keys().map(String::as_str), &there)?;
+        let train: Vec<&Item> = items.iter().filter(|item| !item.test).copied().collect();
+        counted(request, &found[0], &counts::GTSRB, &train)
     };
     read_checked(request, &found, Form::symmetric(32), Some(&classes), &place_of, &check)
 }
@@ -302,9 +325,13 @@ pub(super) fn gtsrb(request: &Request<'_>) -> Outcome<Dataset> {
 /// Flowers102: the class of each picture stands in `imagelabels.mat`, its side in `setid.mat`.
 pub(super) fn flowers102(request: &Request<'_>) -> Outcome<Dataset> {
     let found = places(request, &["102flowers.tgz"], &["jpg"])?;
-    let labels = Mat::parse(&request.file("imagelabels.mat")?.whole(LIST)?, LIST)?.numbers("labels")?;
-    let sets = Mat::parse(&request.file("setid.mat")?.whole(LIST)?, LIST)?;
-    let tests: BTreeSet<usize> = sets.numbers("tstid")?.into_iter().map(|id| id as usize).collect();
+    let numbers = |file: &str, name: &str| {
+        let source = request.file(file)?;
+        let read = Mat::parse(&source.whole(LIST)?, LIST).and_then(|mat| mat.numbers(name));
+        read.at(|| format!("`{}`", source.path.display()))
+    };
+    let labels = numbers("imagelabels.mat", "labels")?;
+    let tests: BTreeSet<usize> = numbers("setid.mat", "tstid")?.into_iter().map(|id| id as usize).collect();
     let classes: Vec<String> = (1..=102).map(|class| format!("{class}")).collect();
     let number_of =
         |path: &str| last(path).strip_prefix("image_")?.strip_suffix(".jpg")?.parse::<usize>().ok().filter(|number| *number > 0);
@@ -340,7 +367,8 @@ pub(super) fn cars(request: &Request<'_>) -> Outcome<Dataset> {
         let (names, classes) = (mat.texts_of("annotations", "fname")?, mat.numbers_of("annotations", "class")?);
         Ok(names.into_iter().zip(classes.into_iter().map(|class| class as u32)).collect())
     };
-    let (train, test) = (annotations(&train)?, annotations(&test)?);
+    let train = annotations(&train).at(|| "`cars_train_annos.mat`")?;
+    let test = annotations(&test).at(|| "`cars_test_annos_withlabels.mat`")?;
     let classes: Vec<String> = (1..=196).map(|class| format!("{class}")).collect();
     let place_of = |path: &str| match parts(path).as_slice() {
         [.., "cars_train", file] => Some((false, train.get(*file)?.to_string(), String::new())),
@@ -393,7 +421,7 @@ pub(super) fn covidx(request: &Request<'_>) -> Outcome<Dataset> {
     let data = read_checked(request, &found, Form::unit(64, ""), Some(&classes), &place_of, &check)?;
     let Some(seed) = request.params.integer("draw_seed", 0, u64::from(u32::MAX))? else { return Ok(data) };
     let train = data.original_train();
-    let mut taken = augment::draw(&data.labels()[..train], seed as u32)?;
+    let mut taken = augment::draw(&data.labels()[..train], seed as u32).at(|| shown(&found[0]))?;
     let drawn = taken.len();
     taken.extend(train as u32..data.len() as u32);
     data.taking(&taken, drawn)
@@ -488,8 +516,9 @@ pub(super) fn iwildcam(request: &Request<'_>) -> Outcome<Dataset> {
 /// The named columns of `metadata.csv`.
 fn metadata(places: &[Place], wanted: &[&str]) -> Outcome<Vec<Vec<String>>> {
     let content = places.iter().find_map(|place| place.read("metadata.csv", 1 << 28).ok());
-    let content = content.ok_or_else(|| Fault::storage("`metadata.csv` is not there"))?;
-    let wrong = |why: String| Fault::storage(format!("`metadata.csv` {why}"));
+    let all = places.iter().map(shown).collect::<Vec<_>>().join(", ");
+    let content = content.ok_or_else(|| Fault::storage(format!("{all} lacks `metadata.csv`")))?;
+    let wrong = |why: String| Fault::storage(format!("`metadata.csv` {why}")).at(all.clone());
     let mut reader = csv::ReaderBuilder::new().from_reader(content.as_slice());
     let header = reader.headers().map_err(|e| wrong(format!("cannot be read: {e}")))?.clone();
     let column = |name: &&str| header.iter().position(|field| field == *name).ok_or_else(|| wrong(format!("has no column `{name}`")));
@@ -507,8 +536,10 @@ pub(super) fn utkface(request: &Request<'_>) -> Outcome<Dataset> {
     let size = request.params.integer("size", 8, 200)?.unwrap_or(64) as usize;
     let found = places(request, &["UTKFace.tar.gz"], &["UTKFace", "1_0_0_20161219140623097.jpg.chip.jpg"])?;
     let classes: Vec<String> = (0..12).map(|decade| decade.to_string()).collect();
-    read(request, &found, Form::unit(size, ""), Some(&classes), &|path| {
+    let place_of = |path: &str| {
         let age: u32 = path.rsplit('/').next()?.split('_').next()?.parse().ok()?;
         (age < 120).then(|| (false, (age / 10).to_string(), String::new()))
-    })
+    };
+    let check = |items: &[&Item]| counted(request, &found[0], &counts::UTKFACE, items);
+    read_checked(request, &found, Form::unit(size, ""), Some(&classes), &place_of, &check)
 }

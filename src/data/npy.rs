@@ -18,6 +18,25 @@ const LARGE: u64 = 256 << 20;
 /// How far such a member may be packed.
 const GREATEST_RATIO: u64 = 200;
 
+/// The bytes in which a header must end, values or not.
+const HEADER: u64 = 1 << 17;
+/// The environment variable that says the most bytes of a packed array.
+const LIMIT: &str = "PFLPIPE_ARRAY";
+/// The most bytes of a packed array unless it says otherwise: ten times what one client of any of PFLlib's data sets has.
+const PACKED: u64 = 2 << 30;
+
+/// The most bytes that a packed array may have.
+fn greatest_packed() -> Outcome<u64> {
+    limit_of(std::env::var(LIMIT).ok().as_deref())
+}
+
+fn limit_of(said: Option<&str>) -> Outcome<u64> {
+    match said.filter(|said| !said.trim().is_empty()) {
+        None => Ok(PACKED),
+        Some(said) => text::size(said).map_err(|why| Fault::stage(format!("the environment variable `{LIMIT}` is `{said}`")).help(why)),
+    }
+}
+
 /// What the values of an array are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -83,6 +102,21 @@ impl Array {
     }
     /// The array without its values, and how many bytes they have.
     fn described(content: &[u8]) -> Result<(Self, usize), String> {
+        let (array, begin) = Self::header(content)?;
+        let bytes = content.len() - begin;
+        array.holds(bytes as u64)?;
+        Ok((array, bytes))
+    }
+    /// Makes sure that so many bytes of values are what the header says.
+    fn holds(&self, bytes: u64) -> Result<(), String> {
+        let (count, width) = (count(&self.shape).unwrap_or(u64::MAX), self.kind.width() as u64);
+        if self.kind == Kind::Object || count.checked_mul(width) == Some(bytes) {
+            return Ok(());
+        }
+        Err(format!("its header says {count} values of {width} bytes, but {bytes} bytes follow"))
+    }
+    /// The array without its values, and where they begin; `content` may end anywhere behind the header.
+    fn header(content: &[u8]) -> Result<(Self, usize), String> {
         let cut = || "it is truncated".to_owned();
         let rest = content.strip_prefix(MAGIC).ok_or("it does not begin as one")?;
         let (version, rest) = rest.split_first_chunk::<2>().ok_or_else(cut)?;
@@ -106,11 +140,8 @@ impl Array {
         let shape = field("shape")?.strip_prefix('(').and_then(|rest| rest.split(')').next()).ok_or("its shape is damaged")?;
         let sizes = shape.split(',').map(|size| size.trim().trim_end_matches('L')).filter(|size| !size.is_empty());
         let shape: Vec<usize> = sizes.map(|size| size.parse().map_err(|_| format!("its shape is ({shape})"))).collect::<Result<_, _>>()?;
-        let count = count(&shape).ok_or_else(|| format!("its shape is {shape:?}"))?;
-        if kind != Kind::Object && (bytes.len() as u64) != count * kind.width() as u64 {
-            return Err(format!("its header says {count} values of {} bytes, but {} bytes follow", kind.width(), bytes.len()));
-        }
-        Ok((Self { kind, shape, swapped, fortran, bytes: Arc::default() }, bytes.len()))
+        count(&shape).ok_or_else(|| format!("its shape is {shape:?}"))?;
+        Ok((Self { kind, shape, swapped, fortran, bytes: Arc::default() }, content.len() - bytes.len()))
     }
     /// The number of values.
     pub fn len(&self) -> usize {
@@ -258,10 +289,20 @@ impl<R: Read + Seek> Npz<R> {
             return Err(Fault::storage(what)
                 .help("if it really holds such numbers, store it unpacked: `numpy.savez` instead of `savez_compressed`"));
         }
-        memory::demand(size, &format!("array `{name}`"))?;
+        let most = greatest_packed()?;
+        if size > most && size > member.compressed_size() {
+            let (size, most) = (text::bytes(size), text::bytes(most));
+            return Err(Fault::storage(format!("array `{name}` unpacks to {size}, more than the {most} that a packed array may have"))
+                .help(format!("if it really holds as much, raise the limit, as `{LIMIT}=16GiB`, or store it unpacked: `numpy.savez`")));
+        }
+        let damaged = |why: &dyn std::fmt::Display| Fault::storage(format!("array `{name}` is damaged: {why}"));
         let mut content = Vec::new();
-        let read = member.by_ref().take(size + 1).read_to_end(&mut content);
-        read.map_err(|e| Fault::storage(format!("array `{name}` is damaged: {e}")))?;
+        member.by_ref().take(size.min(HEADER)).read_to_end(&mut content).map_err(|e| damaged(&e))?;
+        // The header says what must follow, before the rest is unpacked.
+        let (described, begin) = Array::header(&content).map_err(|why| damaged(&why))?;
+        described.holds(size.saturating_sub(begin as u64)).map_err(|why| damaged(&why))?;
+        memory::demand(size, &format!("array `{name}`"))?;
+        member.by_ref().take(size + 1 - content.len() as u64).read_to_end(&mut content).map_err(|e| damaged(&e))?;
         Array::parse(content).map_err(|fault| fault.at(format!("array `{name}`")))
     }
     /// The whole numbers of an array of one dimension.
@@ -337,6 +378,25 @@ mod tests {
                 assert_eq!(found, [1, 2, 3], "{at}");
             }
         }
+    }
+
+    #[test]
+    fn what_a_header_promises_is_compared_before_the_values_are_unpacked() {
+        // The header says 3 values, and a gibibyte of zeros follows; only its beginning is unpacked.
+        let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+        writer.start_file("x.npy", options).expect("memory");
+        writer.write_all(&npy("<f4", &[3], &[])).expect("memory");
+        writer.write_all(&vec![7; 200 << 20]).expect("memory");
+        let packed = writer.finish().expect("memory").into_inner();
+        let fault = Npz::new(&packed).expect("a zip").array("x").expect_err("too much");
+        assert!(fault.what.contains("its header says 3 values of 4 bytes, but 209715200 bytes follow"), "{fault}");
+    }
+
+    #[test]
+    fn the_limit_of_packed_arrays_may_be_raised() {
+        assert_eq!((limit_of(None), limit_of(Some("")), limit_of(Some("16GiB"))), (Ok(2 << 30), Ok(2 << 30), Ok(16 << 30)));
+        assert!(limit_of(Some("much")).expect_err("no size").what.contains("`PFLPIPE_ARRAY` is `much`"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::members::{Place, Wanted};
 use super::picture::Picture;
 use super::registry::Request;
 use crate::base::Outcome;
+use crate::base::fault::Placed;
 use crate::spec::catalog::{Field, Type};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,7 @@ pub(super) fn load(request: &Request<'_>) -> Outcome<Dataset> {
         let inside = format!("{name}/");
         let is = |path: &str| path.starts_with(&inside) && path.ends_with(".png") && path.split('/').count() == 4;
         place.each(&Wanted { name: &is, most: 1 << 20 }, &mut |path, content| {
-            let picture = Picture::decode(&content, 1, path)?;
+            let picture = Picture::decode(&content, 1, path).at(|| format!("`{}`", place.path().display()))?;
             if (picture.width, picture.height) != (SIDE, SIDE) {
                 return Err(
                     place.fault(format_args!("holds `{path}` of {} x {}, but drawings are {SIDE} x {SIDE}", picture.width, picture.height))

@@ -15,6 +15,7 @@ use crate::base::{Fault, Outcome};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::io::{Read, Seek};
 use std::path::Path;
 
 /// `config.json`: how many clients and classes there are, and how the clients were made.
@@ -73,7 +74,7 @@ pub(super) fn load(name: &str, folder: &Path) -> Outcome<Dataset> {
     while config.num_clients.is_none_or(|count| clients < count) {
         let path = folder.join("train").join(format!("{clients}.npz"));
         match Source::at(path)? {
-            Some(source) => pile.add(&source, clients as u32).at(|| format!("`{}`", source.path.display()))?,
+            Some(source) => pile.read(&source, clients as u32, config.num_classes)?,
             None if config.num_clients.is_none() => break,
             None => return Err(lacks(folder, "train", clients)),
         }
@@ -82,7 +83,7 @@ pub(super) fn load(name: &str, folder: &Path) -> Outcome<Dataset> {
     let train = pile.labels.len();
     for client in 0..clients {
         let source = Source::at(folder.join("test").join(format!("{client}.npz")))?.ok_or_else(|| lacks(folder, "test", client))?;
-        pile.add(&source, client as u32).at(|| format!("`{}`", source.path.display()))?;
+        pile.read(&source, client as u32, config.num_classes)?;
     }
     if clients == 0 {
         return Err(lacks(folder, "train", 0));
@@ -97,7 +98,7 @@ pub(super) fn load(name: &str, folder: &Path) -> Outcome<Dataset> {
         &[height, width] => Shape { channels: 1, height, width },
         &[width] if pile.tokens == Some(true) => Shape { channels: 1, height: 1, width },
         &[channels] => Shape { channels, height: 1, width: 1 },
-        other => return Err(Fault::storage(format!("samples of the shape {other:?} are not supported"))),
+        other => return Err(Fault::storage(format!("`{}` has samples of the shape {other:?}, which is not supported", folder.display()))),
     };
     let samples = samples(&pile.values, shape, pile.tokens == Some(true), pile.labels.len()).at(|| format!("`{}`", folder.display()))?;
     let origin =
@@ -136,8 +137,20 @@ fn samples(values: &[f32], shape: Shape, tokens: bool, count: usize) -> Outcome<
 }
 
 impl Pile {
-    fn add(&mut self, source: &Source, client: u32) -> Outcome<()> {
-        let array = Npz::open(source)?.array("data")?;
+    /// Adds the samples of a file, whose labels are below `classes` where the configuration says how many there are.
+    fn read(&mut self, source: &Source, client: u32, classes: Option<usize>) -> Outcome<()> {
+        let mut npz = Npz::open(source)?;
+        let before = self.labels.len();
+        let read = self.add(&mut npz, client).and_then(|()| match classes.zip(self.labels[before..].iter().max()) {
+            Some((classes, most)) if *most as usize >= classes => {
+                Err(Fault::storage(format!("it has the label {most}, but `config.json` says {classes} classes")))
+            }
+            _ => Ok(()),
+        });
+        read.at(|| format!("`{}`", source.path.display()))
+    }
+    fn add(&mut self, npz: &mut Npz<impl Read + Seek>, client: u32) -> Outcome<()> {
+        let array = npz.array("data")?;
         if array.kind != Kind::Object {
             return Err(Fault::storage("its array `data` holds numbers, but should hold a dictionary of `x` and `y`"));
         }

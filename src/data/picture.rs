@@ -4,7 +4,7 @@
 //! antialiasing, across and then down, in the same fixed-point arithmetic (version 11; 13 may go down first, one step apart).
 
 use crate::base::{Fault, Outcome};
-use image::ImageReader;
+use image::{DynamicImage, ImageReader};
 use std::io::Cursor;
 
 /// The most pixels along a side.
@@ -34,7 +34,7 @@ impl Picture {
         reader.limits(limits);
         let decoded = reader.decode().map_err(|e| unsound(&e))?;
         let (width, height) = (decoded.width() as usize, decoded.height() as usize);
-        let bytes = if channels == 1 { decoded.into_luma8().into_raw() } else { decoded.into_rgb8().into_raw() };
+        let bytes = if channels == 1 { gray(decoded) } else { eight_bits(decoded).into_rgb8().into_raw() };
         Ok(Self { width, height, channels, bytes })
     }
     /// A part of the picture, which must lie inside.
@@ -80,6 +80,33 @@ impl Picture {
     }
 }
 
+/// A picture of eight bits a value: of sixteen the higher ones, as Pillow takes them.
+fn eight_bits(picture: DynamicImage) -> DynamicImage {
+    let high = |values: Vec<u16>| values.into_iter().map(|value| (value >> 8) as u8).collect::<Vec<u8>>();
+    let (width, height) = (picture.width(), picture.height());
+    let made = match picture {
+        DynamicImage::ImageLuma16(p) => image::GrayImage::from_raw(width, height, high(p.into_raw())).map(Into::into),
+        DynamicImage::ImageLumaA16(p) => image::GrayAlphaImage::from_raw(width, height, high(p.into_raw())).map(Into::into),
+        DynamicImage::ImageRgb16(p) => image::RgbImage::from_raw(width, height, high(p.into_raw())).map(Into::into),
+        DynamicImage::ImageRgba16(p) => image::RgbaImage::from_raw(width, height, high(p.into_raw())).map(Into::into),
+        other => Some(other),
+    };
+    made.expect("there are as many values as before")
+}
+
+/// Pillow's mode `L`: colors weighed in fixed point; what is transparent counts like the rest.
+fn gray(picture: DynamicImage) -> Vec<u8> {
+    match eight_bits(picture) {
+        DynamicImage::ImageLuma8(gray) => gray.into_raw(),
+        DynamicImage::ImageLumaA8(gray) => gray.into_raw().as_chunks::<2>().0.iter().map(|[v, _]| *v).collect(),
+        colors => colors.into_rgb8().into_raw().as_chunks::<3>().0.iter().map(|[r, g, b]| weighed(*r, *g, *b)).collect(),
+    }
+}
+
+fn weighed(r: u8, g: u8, b: u8) -> u8 {
+    ((u32::from(r) * 19_595 + u32::from(g) * 38_470 + u32::from(b) * 7_471 + 0x8000) >> 16) as u8
+}
+
 fn weigh(values: impl Iterator<Item = (u8, i32)>) -> u8 {
     let sum = values.fold(1_i32 << (BITS - 1), |sum, (value, weight)| sum.wrapping_add(i32::from(value) * weight));
     (sum >> BITS).clamp(0, 255) as u8
@@ -118,6 +145,35 @@ mod tests {
             let wanted: Vec<u8> = golden["bytes"].as_array().expect("a list").iter().map(|v| v.as_u64().expect("a byte") as u8).collect();
             assert_eq!(made.bytes, wanted, "{width} x {height}");
         }
+    }
+
+    fn png(width: u32, height: u32, color: image::ExtendedColorType, bytes: &[u8]) -> Vec<u8> {
+        use image::ImageEncoder;
+        let mut out = Vec::new();
+        image::codecs::png::PngEncoder::new(&mut out).write_image(bytes, width, height, color).expect("memory");
+        out
+    }
+
+    // `Image.convert("L")` is (R * 19595 + G * 38470 + B * 7471 + 0x8000) >> 16, the weights of standard definition television.
+    #[test]
+    fn gray_is_pillows() {
+        let colors =
+            [[255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [1, 2, 3], [200, 100, 50], [7, 7, 7], [13, 250, 91], [0, 1, 0]];
+        let wanted = [255, 76, 150, 29, 2, 124, 7, 161, 1];
+        let file = png(9, 1, image::ExtendedColorType::Rgb8, colors.as_flattened());
+        assert_eq!(Picture::decode(&file, 1, "x.png").expect("sound").bytes, wanted);
+        // With an alpha channel the same, whatever it says.
+        let alpha: Vec<u8> = colors.iter().flat_map(|[r, g, b]| [*r, *g, *b, r ^ g]).collect();
+        let file = png(9, 1, image::ExtendedColorType::Rgba8, &alpha);
+        assert_eq!(Picture::decode(&file, 1, "x.png").expect("sound").bytes, wanted);
+        // Gray pictures stay as they are; of sixteen bits the higher ones count.
+        let file = png(3, 1, image::ExtendedColorType::La8, &[9, 0, 10, 128, 255, 255]);
+        assert_eq!(Picture::decode(&file, 1, "x.png").expect("sound").bytes, [9, 10, 255]);
+        let wide: Vec<u8> = [0x12ff_u16, 0xff80, 0x00ff].iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let file = png(3, 1, image::ExtendedColorType::L16, &wide);
+        assert_eq!(Picture::decode(&file, 1, "x.png").expect("sound").bytes, [0x12, 0xff, 0x00]);
+        let file = png(1, 1, image::ExtendedColorType::Rgb16, &wide);
+        assert_eq!(Picture::decode(&file, 3, "x.png").expect("sound").bytes, [0x12, 0xff, 0x00]);
     }
 
     #[test]

@@ -114,6 +114,20 @@ mod tests {
     }
 
     #[test]
+    fn both_forms_are_those_computed_by_hand() {
+        // Seven values in a row, f = 1, theta = 5. The paper adds up squares of m' - 3 neighbours: 2 goes first, then 3, 1, 4 and, since
+        // 0 and 5 are equally good in the end, 0; of 0 to 4 the three values around 2 make 2. FedML adds up distances to m' - 1
+        // neighbours: 3, 2, 4, 1, 5; of 1 to 5 the two values nearest to 3, of two equally near ones the smaller, make 2.5.
+        let values = [0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0, 100.0];
+        let vectors: Vec<[f32; 2]> = values.iter().map(|v| [*v, 0.0]).collect();
+        let uploads: Vec<(&[f32], usize)> = vectors.iter().map(|v| (&v[..], 1)).collect();
+        for (variant, wanted) in [(Form::Paper, 2.0), (Form::Fedml, 2.5)] {
+            let (_, aggregate) = defend(&Bulyan { byzantine: 1, variant }, &[0.0, 0.0], &uploads).expect("defended");
+            close(&aggregate.expect("an aggregate"), &[wanted, 0.0]);
+        }
+    }
+
+    #[test]
     fn without_attackers_to_withstand_it_is_the_plain_mean() {
         let uploads: [(&[f32], usize); 4] = [(&[1.0, 0.0], 1), (&[2.0, 0.0], 9), (&[3.0, 0.0], 1), (&[6.0, 4.0], 1)];
         let (_, aggregate) = defend(&Bulyan { byzantine: 0, variant: Form::Paper }, &[0.0, 0.0], &uploads).expect("defended");

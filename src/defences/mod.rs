@@ -23,6 +23,7 @@ mod weak_dp;
 use crate::base::{Fault, Outcome};
 use crate::fl::{Intervention, Needs};
 use crate::spec::catalog::Variant;
+use crate::spec::rules::Breach;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -86,6 +87,17 @@ pub fn check(params: &Map<String, Value>, uploads: usize) -> Outcome<()> {
         Some(defence) => defence.uploads(uploads),
         None => Ok(()),
     }
+}
+
+/// What is noteworthy of a defence in rounds of so many uploads: a fraction of them that is none.
+#[must_use]
+pub fn remark(params: &Map<String, Value>, uploads: usize) -> Option<Breach> {
+    let beta = params.get("beta").and_then(Value::as_f64).filter(|beta| *beta > 0.0)?;
+    let kind = params.get("kind").and_then(Value::as_str)?;
+    (kind == trimmed_mean::NAME && uploads > 0 && trimmed_mean::trimmed(uploads, beta) == 0).then(|| {
+        let what = format!("`beta` {beta} of {uploads} uploads is none, rounded down: `{kind}` is the plain mean");
+        Breach::warning("beta", Fault::stage(what).help(format!("raise `beta` to {:.3} or more", 1.0 / uploads as f64)))
+    })
 }
 
 /// What the defence that `params` describe needs of an algorithm.

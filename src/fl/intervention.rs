@@ -169,6 +169,10 @@ pub trait Intervention: Send + Sync {
     fn attackers(&self) -> &[usize] {
         &[]
     }
+    /// What somebody should know before the first round, though it is no mistake.
+    fn remarks(&self, world: &World) -> Vec<String> {
+        Vec::new()
+    }
     /// How its success is tried.
     fn trial(&self) -> Trial<'_> {
         Trial::None

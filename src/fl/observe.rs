@@ -143,6 +143,9 @@ impl<A: Algorithm> Observable for A {
             return Ok(Observed::Nothing("sums uploads securely, so that nobody sees a single one"));
         }
         let glimpses = run.sent()?;
+        if glimpses.is_empty() {
+            return Ok(Observed::Nothing("gets no upload in this round: `drop_rate` or `time_threshold` leaves none"));
+        }
         if glimpses.iter().all(|glimpse| glimpse.sent.is_empty()) {
             let (Sends::Other(reason) | Sends::Models(reason)) = self.sends() else {
                 return Ok(Observed::Nothing("sends no parameters of its model"));

@@ -160,7 +160,45 @@ pub fn registry() -> Vec<Variant> {
 pub fn rules(kind: &str, params: &Map<String, Value>) -> Vec<Breach> {
     let variants = registry();
     let Some(index) = variants.iter().position(|variant| variant.name == kind) else { return Vec::new() };
-    (FAMILIES[index].rules)(&Fields { variant: &variants[index], params })
+    let params = with_some_words(kind, params);
+    (FAMILIES[index].rules)(&Fields { variant: &variants[index], params: &params })
+}
+
+/// The parameters with some vocabulary where the data set is to say it: what is asked here does not depend on which.
+fn with_some_words(kind: &str, params: &Map<String, Value>) -> Map<String, Value> {
+    let mut params = params.clone();
+    for (word, number) in [("words", 2), ("padding", 0)] {
+        if asks(kind, word) && params.get(word).is_none_or(Value::is_null) {
+            params.insert(word.to_owned(), number.into());
+        }
+    }
+    params
+}
+
+/// Refuses a model of numbers for texts, and one of texts for numbers.
+///
+/// # Errors
+/// A stage fault.
+pub fn suits(kind: &str, params: &Map<String, Value>, text: bool) -> Outcome<()> {
+    match (takes_texts(kind, params), text) {
+        (false, true) => Err(Fault::stage(format!("model `{kind}` takes numbers, but the samples are texts"))
+            .help("choose a model of texts, or a data set of numbers")),
+        (true, false) => Err(Fault::stage(format!("model `{kind}` takes texts, but the samples are numbers"))
+            .help("choose another model, or a data set of texts")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether such a model keeps running statistics, as batch normalisation does; nothing where no shape is known for which it can be
+/// built.
+#[must_use]
+pub fn keeps_statistics(kind: &str, params: &Map<String, Value>, shape: Option<Shape>) -> Option<bool> {
+    let params = with_some_words(kind, params);
+    // Which shape makes no difference, as long as the network fits it.
+    let usual = [(3, 64, 64), (1, 28, 28), (9, 1, 128), (64, 1, 1), (1, 1, 80)];
+    let usual = usual.map(|(channels, height, width)| Shape { channels, height, width });
+    let network = shape.into_iter().chain(usual).find_map(|shape| build(kind, &params, shape, 2).ok())?;
+    Some(!network.layout().buffers.is_empty())
 }
 
 /// The network of a family for samples of `shape` and `classes` classes. Parameters that are left out have their defaults.

@@ -42,23 +42,32 @@ impl Accountant {
 /// The noise multipliers among which [`calibrate`] looks.
 pub const NOISES: (f64, f64) = (1e-3, 1e6);
 
-/// The noise multiplier at which `epsilon_of` reaches `target` from below, by bisection to a relative 1e-6; what is returned meets it.
+/// Refuses an epsilon for which no noise multiplier of [`NOISES`] can be found.
 ///
 /// # Errors
 /// A stage fault that names what can be reached: no noise multiplier up to a million is enough, or the least one spends less.
-pub fn calibrate(target: f64, epsilon_of: impl Fn(f64) -> f64) -> Outcome<f64> {
+pub fn reachable(target: f64, epsilon_of: impl Fn(f64) -> f64) -> Outcome<()> {
     let (least, most) = (epsilon_of(NOISES.1), epsilon_of(NOISES.0));
     // Nothing at all is spent where nothing is released.
-    if target < least || (target > most && most > 0.0) {
-        let help = if target < least {
-            "raise `epsilon` or `delta`, or lower the number of rounds"
-        } else {
-            "lower `epsilon`; `noise_multiplier: 0` is without any privacy"
-        };
-        let written = |epsilon: f64| if epsilon == 0.0 { "0".to_owned() } else { format!("{epsilon:.2e}") };
-        let range = format!("{} to {}", written(least), written(most));
-        return Err(Fault::stage(format!("`epsilon` {target} is out of reach: noise can be found for {range}")).help(help));
+    if target >= least && (target <= most || most <= 0.0) {
+        return Ok(());
     }
+    let help = if target < least {
+        "raise `epsilon` or `delta`, or lower the number of rounds"
+    } else {
+        "lower `epsilon`; `noise_multiplier: 0` is without any privacy"
+    };
+    let written = |epsilon: f64| if epsilon == 0.0 { "0".to_owned() } else { format!("{epsilon:.2e}") };
+    let range = if most.is_finite() { format!("{} to {}", written(least), written(most)) } else { format!("{} and more", written(least)) };
+    Err(Fault::stage(format!("`epsilon` {target} is out of reach: noise can be found for {range}")).help(help))
+}
+
+/// The noise multiplier at which `epsilon_of` reaches `target` from below, by bisection to a relative 1e-6; what is returned meets it.
+///
+/// # Errors
+/// That of [`reachable`].
+pub fn calibrate(target: f64, epsilon_of: impl Fn(f64) -> f64) -> Outcome<f64> {
+    reachable(target, &epsilon_of)?;
     let (mut low, mut high) = (0.0, 1.0);
     while epsilon_of(high) > target && high < NOISES.1 {
         (low, high) = (high, (high * 2.0).min(NOISES.1));

@@ -170,10 +170,25 @@ pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<d
     }))
 }
 
+/// What is known of a training before it runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// Its rounds.
+    pub rounds: u64,
+    /// The clients that train.
+    pub clients: Option<usize>,
+    /// The clients of a round, where each round has as many.
+    pub cohort: Option<usize>,
+    /// The training samples of a client on average.
+    pub samples: Option<f64>,
+    /// Whether the model keeps running statistics.
+    pub statistics: bool,
+}
+
 /// What can be known to be wrong before anything runs: parameters that do not go together, algorithms that send more than is protected
 /// or do more with samples than take their gradients, and `others` (a defence, a protocol) that make another aggregate.
 #[must_use]
-pub fn rules(params: &Map<String, Value>, algorithm: &dyn Simulation, others: &[&str]) -> Vec<Breach> {
+pub fn rules(params: &Map<String, Value>, algorithm: &dyn Simulation, others: &[&str], known: &Known) -> Vec<Breach> {
     let (sends, more) = (algorithm.sends(), algorithm.beside_gradients());
     let kind = params.get("kind").and_then(Value::as_str).unwrap_or(NONE);
     let number = |name: &str| params.get(name).and_then(Value::as_f64);
@@ -192,6 +207,9 @@ pub fn rules(params: &Map<String, Value>, algorithm: &dyn Simulation, others: &[
         _ => {}
     }
     checks.push(("", only_averaged(kind, sends)));
+    if sends == Sends::Averaged && known.statistics {
+        checks.push(("", no_statistics(kind)));
+    }
     if let (Some(reason), "dp-sgd", Sends::Averaged, Some(_)) = (more, kind, sends, number("clip")) {
         checks.push(("", Err(unclipped(reason))));
     }
@@ -199,7 +217,53 @@ pub fn rules(params: &Map<String, Value>, algorithm: &dyn Simulation, others: &[
         checks.push(("epsilon", Err(unplanned("the algorithm trains for more passes than `local_epochs` says"))));
     }
     checks.extend(others.iter().map(|other| ("", goes_with(kind, other))));
-    checks.into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect()
+    let sound = checks.iter().all(|(_, check)| check.is_ok());
+    if let (true, Some(epsilon), Some(delta)) = (sound, number("epsilon"), number("delta")) {
+        let unamplified = params.get("accounting").and_then(Value::as_str) == Some("unamplified");
+        checks.push(("epsilon", within_reach(kind, (epsilon, delta), unamplified, known)));
+    }
+    let mut breaches: Vec<Breach> = checks.into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect();
+    if number("noise_multiplier") != Some(0.0) {
+        breaches.extend(number("delta").and_then(|delta| useless(kind, delta, known)));
+    }
+    breaches
+}
+
+/// Refuses an epsilon that no noise reaches in such a training, as far as is known without its data.
+fn within_reach(kind: &str, (epsilon, delta): (f64, f64), unamplified: bool, known: &Known) -> Outcome<()> {
+    match (kind, known.clients, known.cohort) {
+        ("dp-fedavg", Some(clients), Some(cohort)) => {
+            let rate = if unamplified { 1.0 } else { cohort as f64 / clients as f64 };
+            accountant::reachable(epsilon, |noise| accountant::gaussian_epsilon(rate, noise, known.rounds, delta))
+        }
+        // How many steps there are only the data say. Whatever is below what one release spends is out of reach all the same.
+        ("dp-sgd", ..) => {
+            let least = |noise: f64| {
+                if noise == accountant::NOISES.1 { accountant::gaussian_epsilon(1e-9, noise, 1, delta) } else { f64::INFINITY }
+            };
+            accountant::reachable(epsilon, least)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A delta that promises nothing where nobody knows how many are protected.
+const USELESS: f64 = 0.01;
+
+/// Remarks on a delta that is no promise: with one over the number of what is protected, giving one of them away is allowed.
+fn useless(kind: &str, delta: f64, known: &Known) -> Option<Breach> {
+    let (protected, number) = match kind {
+        "dp-sgd" => ("a client's training samples", known.samples.map(f64::round)),
+        _ => ("clients", known.clients.map(|clients| clients as f64)),
+    };
+    let (limit, of) = match number.filter(|number| *number >= 1.0) {
+        Some(number) => (1.0 / number, format!("one over the number of {protected}, {number}")),
+        None => (USELESS, format!("{USELESS}")),
+    };
+    (delta >= limit).then(|| {
+        let what = format!("`delta` is {delta}, not below {of}: the guarantee may fail for one of them, so that it says nothing");
+        Breach::warning("delta", Fault::stage(what).help("give a smaller `delta`; a tenth of that limit or less is usual"))
+    })
 }
 
 /// Refuses a defence or a protocol whose aggregate is not the one that the noise is for.
@@ -264,9 +328,10 @@ fn needs_clip(noise: f64, clip: Option<f64>) -> Outcome<()> {
 /// Refuses algorithms and models of which anything is sent that the mechanism does not protect.
 fn nothing_else(name: &str, world: &World, sends: Sends) -> Outcome<()> {
     only_averaged(name, sends)?;
-    if world.initial.buffers.values.is_empty() {
-        return Ok(());
-    }
+    if world.initial.buffers.values.is_empty() { Ok(()) } else { no_statistics(name) }
+}
+
+fn no_statistics(name: &str) -> Outcome<()> {
     Err(Fault::stage(format!("`{name}` does not apply: it does not protect the running statistics of the model's normalisation layers"))
         .help("use a model without batch normalisation"))
 }

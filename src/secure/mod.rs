@@ -104,14 +104,18 @@ pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<d
 }
 
 /// What can be known to be wrong before anything runs: parameters that do not go together, algorithms that send more than is summed, a
-/// `defence` beside it, and in rounds of so many `uploads`, where that is known, too few that survive.
+/// `defence` beside it, a model that keeps running `statistics`, and in rounds of so many `uploads`, where that is known, too few that
+/// survive.
 #[must_use]
-pub fn rules(params: &Map<String, Value>, sends: Sends, uploads: Option<usize>, defence: Option<&str>) -> Vec<Breach> {
+pub fn rules(params: &Map<String, Value>, sends: Sends, uploads: Option<usize>, defence: Option<&str>, statistics: bool) -> Vec<Breach> {
     let kind = params.get("kind").and_then(Value::as_str).unwrap_or(NONE);
     if kind == NONE {
         return Vec::new();
     }
     let mut checks = vec![("", only_averaged(kind, sends))];
+    if statistics && sends == Sends::Averaged {
+        checks.push(("", no_statistics(kind)));
+    }
     if let Some(defence) = defence {
         checks.push(("", goes_with(kind, defence)));
     }
@@ -125,7 +129,10 @@ pub fn rules(params: &Map<String, Value>, sends: Sends, uploads: Option<usize>, 
             }
             Some(uploads) => match params.rule(uploads) {
                 Err(fault) => checks.push(("", Err(fault))),
-                Ok(rule) => checks.push(("dropouts", params.survive(&rule, uploads))),
+                Ok(rule) => {
+                    checks.push(("dropouts", params.survive(&rule, uploads)));
+                    checks.push(("dropouts", params.anyone_drops(uploads)));
+                }
             },
         }
     }
@@ -150,6 +157,11 @@ fn pieces(private: u64, needed: u64) -> Outcome<()> {
     }
     Err(Fault::stage(format!("`privacy` {private} of `secure` must be below `recovery` {needed}"))
         .help("the pieces of a mask are `recovery` - `privacy`"))
+}
+
+fn no_statistics(name: &str) -> Outcome<()> {
+    Err(Fault::stage(format!("`{name}` does not apply: it does not sum the running statistics of the model's normalisation layers"))
+        .help("use a model without batch normalisation"))
 }
 
 fn only_averaged(name: &str, sends: Sends) -> Outcome<()> {
@@ -199,6 +211,14 @@ impl Params {
     fn dropped(&self, uploads: usize) -> usize {
         (self.dropouts * uploads as f64) as usize
     }
+    /// Refuses a fraction of dropouts that is above 0, but of so many uploads no client.
+    fn anyone_drops(&self, uploads: usize) -> Outcome<()> {
+        if self.dropouts <= 0.0 || self.dropped(uploads) > 0 {
+            return Ok(());
+        }
+        Err(Fault::stage(format!("`dropouts` {} of {uploads} clients is none, rounded down: nobody would fall out", self.dropouts))
+            .help(format!("raise `dropouts` to {:.3} or more; 0 is without dropouts", 1.0 / uploads as f64)))
+    }
     /// Refuses more dropouts than a round of so many uploads survives.
     fn survive(&self, rule: &Rule, uploads: usize) -> Outcome<()> {
         let (name, needed) = match rule {
@@ -219,10 +239,12 @@ impl Params {
     /// The rule for a round with this many uploads.
     fn rule(&self, uploads: usize) -> Outcome<Rule> {
         if uploads < 2 {
-            return Err(Fault::stage(
-                "a single client uploads in a round, and a sum of one upload is that upload: nothing would be hidden",
-            )
-            .help("let more clients take part, or leave `secure` out"));
+            let what = if uploads == 0 {
+                "no upload arrives in a round: there is nothing to sum"
+            } else {
+                "a single client uploads in a round, and a sum of one upload is that upload: nothing would be hidden"
+            };
+            return Err(Fault::stage(what).help("let more clients take part, lower `drop_rate`, or leave `secure` out"));
         }
         let most = |name: &str, value: usize| {
             if value <= uploads {
@@ -262,11 +284,7 @@ impl Intervention for Secure {
     fn fits(&self, world: &World, sends: Sends) -> Outcome<()> {
         only_averaged(self.name(), sends)?;
         if !world.initial.buffers.values.is_empty() {
-            return Err(Fault::stage(format!(
-                "`{}` does not apply: it does not sum the running statistics of the model's normalisation layers",
-                self.name()
-            ))
-            .help("use a model without batch normalisation"));
+            return no_statistics(self.name());
         }
         match world.interventions.iter().find(|other| other.place() == Place::Defence) {
             Some(other) => goes_with(self.name(), other.name()),

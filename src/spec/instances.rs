@@ -204,7 +204,8 @@ impl<'e> Instances<'_, 'e> {
             label if count == 1 => format!("in the cell {label}"),
             label => format!("in {count} cells, the first is {label}"),
         };
-        let problem = Diagnostic::error("conflict", message).at(deepest(&params, &breach.path)).label(label);
+        let diagnostic = if breach.warns { Diagnostic::warning } else { Diagnostic::error };
+        let problem = diagnostic("conflict", message).at(deepest(&params, &breach.path)).label(label);
         self.problems.push(problem.help_if(breach.fault.help.clone()));
     }
 

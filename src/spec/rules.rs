@@ -86,13 +86,20 @@ pub struct Breach {
     pub path: String,
     /// What is wrong, and what to do.
     pub fault: Fault,
+    /// Whether the stage can run all the same, though hardly as meant.
+    pub warns: bool,
 }
 
 impl Breach {
     /// A rule about the parameter at `path`.
     #[must_use]
     pub fn new(path: impl Into<String>, fault: Fault) -> Self {
-        Self { path: path.into(), fault }
+        Self { path: path.into(), fault, warns: false }
+    }
+    /// A remark about the parameter at `path`, with which the stage can run.
+    #[must_use]
+    pub fn warning(path: impl Into<String>, fault: Fault) -> Self {
+        Self { warns: true, ..Self::new(path, fault) }
     }
     /// The same with `prefix` before the path.
     #[must_use]

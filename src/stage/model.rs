@@ -53,20 +53,13 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let info: DataInfo =
         serde_json::from_slice(&info).map_err(|e| Fault::storage(format!("the data set's description is damaged: {e}")))?;
     let kind = tag(task, "kind")?.to_owned();
-    if info.storage.get("tokens").is_some() && !models::takes_texts(&kind, &task.params) {
-        return Err(Fault::stage(format!("model `{kind}` takes numbers, but the samples are texts of {} words", info.shape.width))
-            .help("choose a model of texts, or a data set of numbers"));
-    }
+    models::suits(&kind, &task.params, info.storage.get("tokens").is_some())?;
     let seed = task.params.get("seed").and_then(Value::as_u64).unwrap_or_default();
     let mut params = task.params.clone();
     for key in ["kind", "seed", "data"] {
         params.remove(key);
     }
-    if models::takes_texts(&kind, &params) {
-        let vocabulary = info.storage.get("tokens").ok_or_else(|| {
-            Fault::stage(format!("model `{kind}` takes texts, but the samples are numbers"))
-                .help("choose another model, or a data set of texts")
-        })?;
+    if let Some(vocabulary) = info.storage.get("tokens") {
         for (own, field) in [("words", "size"), ("padding", "padding")] {
             if models::asks(&kind, own) && params.get(own).is_none_or(Value::is_null) {
                 params.insert(own.to_owned(), vocabulary.get(field).cloned().unwrap_or_default());

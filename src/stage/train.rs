@@ -29,6 +29,9 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
 
     let may_extend = !algorithm.horizon() && !world.interventions.iter().any(|intervention| intervention.horizon());
     let mut monitor = StageMonitor { task, host, saved: Instant::now(), tree: BTreeMap::new(), last: BTreeMap::new(), may_extend };
+    for line in remarks(&world) {
+        monitor.log(true, line);
+    }
     let simulated = algorithm.simulate(&world, &mut monitor)?;
     let spent: Vec<String> = Work::ALL.iter().map(|work| format!("{} {:.2}", work.name(), world.meter.seconds(*work))).collect();
     monitor.log(false, format!("seconds spent: {}", spent.join(", ")));
@@ -39,6 +42,19 @@ pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outc
     store.drop_checkpoint(&task.key);
     store.retire(&task.key, &monitor.tree.into_values().collect::<Vec<_>>());
     Ok(outputs)
+}
+
+/// What somebody should know before a training begins, though it is no mistake.
+fn remarks(world: &World) -> Vec<String> {
+    let mut remarks: Vec<String> = world.interventions.iter().flat_map(|intervention| intervention.remarks(world)).collect();
+    let (size, all) = (world.settings.batch_size, world.clients());
+    let few = (0..all).filter(|id| world.shard(*id).train.len() < size).count();
+    if world.settings.drop_last && few > 0 {
+        remarks.push(format!(
+            "{few} of {all} clients have fewer training samples than a batch of {size}, which `drop_last: true` leaves out: they do not train"
+        ));
+    }
+    remarks
 }
 
 /// The simulation that the parameters of a training describe, with its algorithm and the stored initial model. The inputs are the task's

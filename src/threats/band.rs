@@ -40,7 +40,8 @@ pub(super) fn fields() -> Vec<Field> {
             "attackers",
             Type::non_negative(),
             0.2,
-            "How many clients are malicious: a whole number from 1, or below 1 a fraction of all clients, to the nearest and at least 1.",
+            "How many clients are malicious: a whole number, of which 0 is nobody, or below 1 a fraction of all clients, to the nearest and \
+             at least 1.",
         ),
         Field::with("first_round", Type::at_least(1), 1, "The first round in which they act, counted from 1."),
         Field::optional("last_round", Type::at_least(1), "The last round in which they act; the last of all when absent."),
@@ -76,6 +77,10 @@ impl Schedule {
                 .push(Breach::new("first_round", fault.help("choose a round of the training; `attackers: 0` measures what nobody does")));
         }
         breaches
+    }
+    /// Whether anybody is malicious.
+    pub fn anyone(&self) -> bool {
+        self.attackers > 0.0
     }
     /// How many of `clients` are malicious.
     fn count(&self, clients: usize) -> Outcome<usize> {

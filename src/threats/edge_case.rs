@@ -6,10 +6,11 @@
 
 use super::band::{self, Band, Schedule};
 use super::forgery::scale;
-use super::pixel_backdoor::{boost, fraction, poisoned};
+use super::pixel_backdoor::{anyone_poisons, boost, fraction, idle, poisoned};
+use super::trigger::label_exists;
 use crate::base::random::{Purpose, below, shuffle, stream};
 use crate::base::{Fault, Outcome};
-use crate::data::Dataset;
+use crate::data::{Dataset, Facts};
 use crate::engine::Shape;
 use crate::fl::streams::Moment;
 use crate::fl::{Batch, Exchange, Intervention, Memory, Needs, Place, Sent, Trial, World};
@@ -82,11 +83,23 @@ pub(super) fn variant() -> Variant {
     }
 }
 
-/// What is wrong with the labels whatever the data set has.
-pub(super) fn rules(params: &Map<String, Value>) -> Vec<Breach> {
+/// What is wrong with the labels, and with the data set where it is known.
+pub(super) fn rules(params: &Map<String, Value>, data: Option<&Facts>) -> Vec<Breach> {
     let label = |name: &str| params.get(name).and_then(Value::as_u64);
     let (Some(source), Some(target)) = (label("source"), label("target")) else { return Vec::new() };
-    two_labels(source, target).err().map(|fault| Breach::new("target", fault)).into_iter().collect()
+    let mut checks = vec![("target", two_labels(source, target))];
+    if let Some(data) = data {
+        checks.extend([("source", source), ("target", target)].map(|(name, label)| (name, label_exists(name, label, data.classes))));
+        checks.push(("", no_text(data.text)));
+    }
+    checks.into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect()
+}
+
+fn no_text(text: bool) -> Outcome<()> {
+    if !text {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("`{NAME}` does not apply to a text")).help("use `label-flipping`, which applies to every data set"))
 }
 
 fn two_labels(source: u64, target: u64) -> Outcome<()> {
@@ -101,14 +114,11 @@ pub(super) fn build(params: Params, world: &World) -> Outcome<Box<dyn Interventi
     let data = &world.data;
     let band = params.schedule.band(world.clients())?;
     for (name, label) in [("source", params.source), ("target", params.target)] {
-        if label as usize >= data.classes() {
-            return Err(Fault::stage(format!("`{name}` is {label}, but the data set has the labels 0 to {}", data.classes() - 1)));
-        }
+        label_exists(name, u64::from(label), data.classes())?;
     }
     two_labels(u64::from(params.source), u64::from(params.target))?;
-    if data.vocabulary().is_some() {
-        return Err(Fault::stage(format!("`{NAME}` does not apply to a text")));
-    }
+    no_text(data.vocabulary().is_some())?;
+    anyone_poisons(&band, params.fraction, world)?;
     let rare = rare(&params, data, band.seed)?;
     let width = data.shape().numel();
     let half = |first: usize| rare.chunks_exact(width).skip(first).step_by(2).flatten().copied().collect::<Vec<f32>>();
@@ -180,6 +190,9 @@ impl Intervention for EdgeCase {
     }
     fn attackers(&self) -> &[usize] {
         &self.band.ids
+    }
+    fn remarks(&self, world: &World) -> Vec<String> {
+        idle(&self.band, self.fraction, world)
     }
     fn poison(&self, at: Moment, batch: &mut Batch) {
         if !self.band.acts(at.client, at.round) {

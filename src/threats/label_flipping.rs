@@ -1,7 +1,9 @@
 //! Label flipping: malicious clients train on wrong labels.
 
 use super::band::{self, Band, Schedule};
+use crate::base::text::count;
 use crate::base::{Fault, Outcome};
+use crate::data::Facts;
 use crate::fl::streams::Moment;
 use crate::fl::{Batch, Intervention, Needs, Place, Trial, World};
 use crate::spec::catalog::{Field, Type, Variant};
@@ -54,12 +56,39 @@ pub(super) fn build(params: Params, world: &World) -> Outcome<Box<dyn Interventi
     Ok(Box::new(LabelFlipping { band: params.schedule.band(world.clients())?, map }))
 }
 
-/// What is wrong with the labels whatever the data set has.
-pub(super) fn rules(params: &Map<String, Value>) -> Vec<Breach> {
+impl LabelFlipping {
+    /// The attackers that have no sample whose label is changed.
+    fn idle(&self, world: &World) -> usize {
+        let flips = |sample: &u32| {
+            let label = world.data.labels()[*sample as usize];
+            self.map[label as usize] != label
+        };
+        self.band.ids.iter().filter(|id| !world.shard(**id).train.iter().any(flips)).count()
+    }
+}
+
+/// What is wrong with the labels, and with those that the data set has where it is known.
+pub(super) fn rules(params: &Map<String, Value>, data: Option<&Facts>) -> Vec<Breach> {
     let list = |name: &str| params.get(name).and_then(|list| Vec::<u32>::deserialize(list).ok());
     let (Some(from), Some(to)) = (list("from"), list("to")) else { return Vec::new() };
     let chained = params.get("chained").and_then(Value::as_bool).unwrap_or_default();
-    pairs(&from, &to, chained).err().into_iter().collect()
+    let mut breaches: Vec<Breach> = pairs(&from, &to, chained).err().into_iter().collect();
+    if let Some(data) = data.filter(|_| breaches.is_empty()) {
+        breaches.extend(exist(&from, &to, data.classes).err());
+    }
+    breaches
+}
+
+/// Refuses labels that the data set does not have.
+fn exist(from: &[u32], to: &[u32], classes: usize) -> Result<(), Breach> {
+    let most = classes.saturating_sub(1);
+    for (path, list) in [("from", from), ("to", to)] {
+        if let Some(label) = list.iter().find(|label| **label as usize > most) {
+            let fault = Fault::stage(format!("`{NAME}` changes label {label}, but the data set has the labels 0 to {most}"));
+            return Err(Breach::new(path, fault.help(format!("give labels from 0 to {most}"))));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses labels that are not in pairs, stay what they are, or shall become two things at once.
@@ -84,10 +113,7 @@ fn pairs(from: &[u32], to: &[u32], chained: bool) -> Result<(), Breach> {
 
 /// What each label becomes.
 fn map(from: &[u32], to: &[u32], chained: bool, classes: usize) -> Outcome<Vec<u32>> {
-    pairs(from, to, chained).map_err(|breach| breach.fault)?;
-    if let Some(label) = from.iter().chain(to).find(|label| **label as usize >= classes) {
-        return Err(Fault::stage(format!("`{NAME}` changes label {label}, but the data set has the labels 0 to {}", classes - 1)));
-    }
+    pairs(from, to, chained).and_then(|()| exist(from, to, classes)).map_err(|breach| breach.fault)?;
     let all = 0..classes as u32;
     Ok(match (from.is_empty(), chained) {
         (true, _) => all.rev().collect(),
@@ -108,6 +134,11 @@ impl Intervention for LabelFlipping {
     }
     fn attackers(&self) -> &[usize] {
         &self.band.ids
+    }
+    fn remarks(&self, world: &World) -> Vec<String> {
+        let (idle, all) = (self.idle(world), self.band.ids.len());
+        let line = || format!("{idle} of {} flip nothing: they have no training sample with such a label", count(all, "attacker"));
+        if idle > 0 { vec![line()] } else { Vec::new() }
     }
     fn poison(&self, at: Moment, batch: &mut Batch) {
         if self.band.acts(at.client, at.round) {

@@ -19,6 +19,7 @@ mod trigger;
 mod zero;
 
 use crate::base::{Fault, Outcome};
+use crate::data::Facts;
 use crate::fl::{Intervention, Needs, World};
 use crate::spec::catalog::Variant;
 use crate::spec::rules::Breach;
@@ -71,17 +72,35 @@ pub fn build(params: &Map<String, Value>, world: &World) -> Outcome<Option<Box<d
     }))
 }
 
-/// What is wrong with the parameters of a threat in a training of so many rounds among so many clients, where these are known.
+/// What is known of a training before it runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// Its rounds.
+    pub rounds: Option<u64>,
+    /// The clients that train.
+    pub clients: Option<usize>,
+    /// The samples of a whole batch.
+    pub batch: Option<usize>,
+    /// Its data set.
+    pub data: Option<Facts>,
+}
+
+/// What is wrong with the parameters of a threat in such a training.
 #[must_use]
-pub fn rules(params: &Map<String, Value>, rounds: Option<u64>, clients: Option<usize>) -> Vec<Breach> {
+pub fn rules(params: &Map<String, Value>, known: &Known) -> Vec<Breach> {
     let kind = params.get("kind").and_then(Value::as_str).unwrap_or(NONE);
     let Ok(schedule) = parse::<band::Schedule>(kind, params.clone()) else { return Vec::new() };
-    let mut breaches = schedule.rules(rounds, clients);
+    let mut breaches = schedule.rules(known.rounds, known.clients);
+    let data = known.data.as_ref();
     breaches.extend(match kind {
-        label_flipping::NAME => label_flipping::rules(params),
-        edge_case::NAME => edge_case::rules(params),
+        label_flipping::NAME => label_flipping::rules(params, data),
+        edge_case::NAME => edge_case::rules(params, data),
+        pixel_backdoor::NAME | model_replacement::NAME => trigger::rules(params, data),
         _ => Vec::new(),
     });
+    if schedule.anyone() {
+        breaches.extend(pixel_backdoor::fraction_rules(params, known.batch));
+    }
     breaches
 }
 

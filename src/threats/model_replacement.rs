@@ -2,7 +2,7 @@
 
 use super::band::{self, Band, Schedule};
 use super::forgery::scale;
-use super::pixel_backdoor::{fraction, poisoned};
+use super::pixel_backdoor::{anyone_poisons, fraction, idle, poisoned};
 use super::trigger::{self, Pattern, Trigger};
 use crate::base::Outcome;
 use crate::fl::streams::Moment;
@@ -56,12 +56,9 @@ pub(super) fn variant() -> Variant {
 }
 
 pub(super) fn build(params: Params, world: &World) -> Outcome<Box<dyn Intervention>> {
-    Ok(Box::new(ModelReplacement {
-        band: params.schedule.band(world.clients())?,
-        trigger: params.pattern.trigger(&world.data)?,
-        fraction: params.fraction,
-        norm: params.norm,
-    }))
+    let band = params.schedule.band(world.clients())?;
+    anyone_poisons(&band, params.fraction, world)?;
+    Ok(Box::new(ModelReplacement { band, trigger: params.pattern.trigger(&world.data)?, fraction: params.fraction, norm: params.norm }))
 }
 
 /// The factor on a step of `uploads` uploads, of which `attackers` are malicious.
@@ -87,6 +84,9 @@ impl Intervention for ModelReplacement {
     }
     fn attackers(&self) -> &[usize] {
         &self.band.ids
+    }
+    fn remarks(&self, world: &World) -> Vec<String> {
+        idle(&self.band, self.fraction, world)
     }
     fn poison(&self, at: Moment, batch: &mut Batch) {
         if self.band.acts(at.client, at.round) {

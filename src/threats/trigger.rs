@@ -1,11 +1,13 @@
 //! A pattern of pixels that a backdoor answers to.
 
 use crate::base::{Fault, Outcome};
-use crate::data::Dataset;
+use crate::data::{Dataset, Facts};
 use crate::engine::Shape;
 use crate::fl::Batch;
 use crate::spec::catalog::{Bound, Field, Type};
+use crate::spec::rules::Breach;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// The parameters of a pattern.
 #[derive(Clone, Debug, Deserialize)]
@@ -76,14 +78,56 @@ pub(super) fn fields() -> Vec<Field> {
     ]
 }
 
+/// Refuses a label that the data set does not have; `name` is the parameter.
+pub(super) fn label_exists(name: &str, label: u64, classes: usize) -> Outcome<()> {
+    if label < classes as u64 {
+        return Ok(());
+    }
+    let most = classes.saturating_sub(1);
+    Err(Fault::stage(format!("`{name}` is {label}, but the data set has the labels 0 to {most}"))
+        .help(format!("give a label from 0 to {most}")))
+}
+
+fn no_text(text: bool) -> Outcome<()> {
+    if !text {
+        return Ok(());
+    }
+    Err(Fault::stage("a pattern of pixels does not apply to a text").help("use `label-flipping`, which applies to every data set"))
+}
+
+/// What is wrong with a pattern on samples of a data set that is known.
+pub(super) fn rules(params: &Map<String, Value>, data: Option<&Facts>) -> Vec<Breach> {
+    let Some(data) = data else { return Vec::new() };
+    if let Err(fault) = no_text(data.text) {
+        return vec![Breach::new("", fault)];
+    }
+    let number = |name: &str| params.get(name).and_then(Value::as_u64);
+    let target = number("target").map_or(Ok(()), |target| label_exists("target", target, data.classes));
+    let size = number("size").zip(data.shape).map_or(Ok(()), |(size, shape)| fits(usize::try_from(size).unwrap_or(usize::MAX), shape));
+    [("target", target), ("size", size)].into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect()
+}
+
+/// A sample as rows and columns: of a plain vector the values stand side by side.
+fn as_picture(shape: Shape) -> Shape {
+    match shape {
+        Shape { channels, height: 1, width: 1 } => Shape { channels: 1, height: 1, width: channels },
+        picture => picture,
+    }
+}
+
+fn fits(size: usize, shape: Shape) -> Outcome<()> {
+    let Shape { height, width, .. } = as_picture(shape);
+    if size <= height && size <= width {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("a pattern of {size} x {size} pixels does not fit samples of {height} x {width}"))
+        .help(format!("`size` is at most {}", height.min(width))))
+}
+
 impl Pattern {
     pub fn trigger(&self, data: &Dataset) -> Outcome<Trigger> {
-        if self.target as usize >= data.classes() {
-            return Err(Fault::stage(format!("`target` is {}, but the data set has the labels 0 to {}", self.target, data.classes() - 1)));
-        }
-        if data.vocabulary().is_some() {
-            return Err(Fault::stage("a pattern of pixels does not apply to a text"));
-        }
+        label_exists("target", u64::from(self.target), data.classes())?;
+        no_text(data.vocabulary().is_some())?;
         let places = self.places(data.shape())?;
         let value = match self.value {
             Some(value) => value as f32,
@@ -98,16 +142,9 @@ impl Pattern {
     }
 
     fn places(&self, shape: Shape) -> Outcome<Vec<usize>> {
-        let Shape { channels, height, width } = match shape {
-            // Of a plain vector the values stand side by side.
-            Shape { channels, height: 1, width: 1 } => Shape { channels: 1, height: 1, width: channels },
-            picture => picture,
-        };
         let size = self.size;
-        if size > height || size > width {
-            return Err(Fault::stage(format!("a pattern of {size} x {size} pixels does not fit samples of {height} x {width}"))
-                .help("`size` is at most the height and the width of a sample"));
-        }
+        fits(size, shape)?;
+        let Shape { channels, height, width } = as_picture(shape);
         let (below, right) = match self.corner {
             Corner::TopLeft => (false, false),
             Corner::TopRight => (false, true),

@@ -117,6 +117,12 @@ tables:
     assert!(run.status.success(), "{}", said(&run));
     let shown = place.pflpipe(&[&["table", "small.yaml", "--format", "long"], &secure[..]].concat());
     assert_eq!(said(&shown).matches("not applicable").count(), 2, "{}", said(&shown));
+    // Where every upload is lost there is none to see, and that is what is said.
+    let lost = ["--set", "run.drop_rate=1"];
+    let run = place.run("fedavg", 2, attacks, &lost);
+    assert!(run.status.success() && said(&run).contains("leaves no upload in a round"), "{}", said(&run));
+    let shown = place.pflpipe(&[&["table", "small.yaml"], &lost[..]].concat());
+    assert!(said(&shown).contains("`fedavg` gets no upload in this round"), "{}", said(&shown));
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn a_program_finds_the_fault_where_it_finds_results() {
     let done = space.run(&["run", "bad.yaml", "--output", "json"]);
     assert_eq!((done.code, &done.json()["messages"][0]["code"]), (3, &"unknown-key".into()));
     // A failure of a stage is part of the run's result.
-    space.changed("bad.yaml", "clients: 3", "clients: 601");
+    space.changed("bad.yaml", MET, NOT_MET);
     let json = space.run(&["run", "bad.yaml", "-k", "--output", "json"]).json();
     assert_eq!(json["counts"], serde_json::json!({"blocked": 4, "done": 3, "failed": 2}));
     assert_eq!(json["fault"]["kind"], "stage");
@@ -173,12 +173,25 @@ fn a_device_that_is_not_there_is_refused_before_anything_runs() {
     plan.ok();
 }
 
+/// A partition that can be made of 600 samples, and one of which only the draw shows that it cannot.
+const MET: &str = "kind: dirichlet, alpha: 0.5, clients: 3, least_samples: 10";
+const NOT_MET: &str = "kind: iid, clients: 600";
+
 #[test]
-fn more_clients_than_samples_fails_the_stage() {
+fn more_clients_than_samples_are_found_before_anything_runs() {
     let space = Space::new();
     space.changed("bad.yaml", "clients: 3", "clients: 601");
     let done = space.run(&["run", "bad.yaml", "-k"]);
-    done.fails(1, &["error: `clients` is 601, but the data set has 600 samples", "--> split[seed=0] and 1 other stage", "help: "]);
+    done.fails(3, &["`clients` is 601, but the data set has 600 samples", "bad.yaml:", "in 2 cells", "help: "]);
+    assert_eq!(space.files("cache/rec").len(), 0);
+}
+
+#[test]
+fn a_partition_that_cannot_be_made_fails_the_stage() {
+    let space = Space::new();
+    space.changed("bad.yaml", MET, NOT_MET);
+    let done = space.run(&["run", "bad.yaml", "-k"]);
+    done.fails(1, &["error: client 0 has 0 samples", "--> split[seed=0] and 1 other stage"]);
     assert!(done.err.contains("2 failed, 4 blocked"), "{}", done.err);
     assert!(done.out.contains("4 of 4 samples failed"), "{}", done.out);
     assert_eq!(done.err.matches("failed split[seed=0]: ").count(), 1, "a stage is named once: {}", done.err);

@@ -4,6 +4,7 @@ use crate::protected::{private, run_with, secured, world};
 use crate::small::{case, every};
 use pflpipe::fl::World;
 use pflpipe::fl::round::Quiet;
+use pflpipe::privacy::Known;
 use pflpipe::{defences, privacy};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -52,7 +53,7 @@ fn single_samples_are_protected_where_one_plain_gradient_of_each_batch_is_all() 
         let run = private(&case, sgd.clone());
         // What the checks say before a run is what a run would come to.
         let built = case.build();
-        let said = privacy::rules(sgd.as_object().expect("a map"), built.as_ref(), &[]);
+        let said = privacy::rules(sgd.as_object().expect("a map"), built.as_ref(), &[], &Known::default());
         assert_eq!(said.is_empty(), run.is_ok(), "{}: {said:?}", case.key());
         match run {
             Ok(_) => {
@@ -69,7 +70,7 @@ fn single_samples_are_protected_where_one_plain_gradient_of_each_batch_is_all() 
     // An epsilon that is aimed at needs to know the steps before.
     let target = json!({"kind": "dp-sgd", "epsilon": 3.0, "clip": 1.0, "delta": 1e-5});
     for case in every().into_iter().filter(|case| fine.contains(&case.key())) {
-        let said = privacy::rules(target.as_object().expect("a map"), case.build().as_ref(), &[]);
+        let said = privacy::rules(target.as_object().expect("a map"), case.build().as_ref(), &[], &Known::default());
         assert_eq!(said.is_empty(), private(&case, target.clone()).is_ok(), "{}: {said:?}", case.key());
     }
     assert_eq!(fine.iter().map(String::as_str).collect::<Vec<_>>(), wanted);

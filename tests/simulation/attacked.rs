@@ -70,6 +70,8 @@ fn robust_aggregates_withstand_forged_uploads() {
     ] {
         let attacked = accuracy((threat, params.clone()), none());
         println!("{threat}: {attacked:.3} of {clean:.3} without a defence");
+        // Noise and zeros of two among twelve are diluted; what is turned around or long is not.
+        assert!(!["sign-flip", "scaled"].contains(&threat) || attacked < clean - 0.4, "{threat}: {attacked}");
         for (defence, of) in [
             ("median", json!({})),
             ("trimmed-mean", json!({})),
@@ -135,5 +137,5 @@ fn edge_cases_and_flipped_labels_are_learned_and_foolsgold_sees_twins() {
     let (_, open) = outcome(&flipped());
     let (accuracy, closed) = outcome(&flipped().behind("foolsgold", json!({})));
     println!("flipped: {open:.3}, with foolsgold {closed:.3} at accuracy {accuracy:.3}");
-    assert!(closed <= open, "{closed} {open}");
+    assert!(open > 0.25 && closed < 0.7 * open && accuracy > 0.75, "{closed} {open} {accuracy}");
 }

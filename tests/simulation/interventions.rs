@@ -140,6 +140,33 @@ fn rules_that_do_not_hold_are_named() {
 }
 
 #[test]
+fn attackers_who_can_do_nothing_are_told_of() {
+    let said = |case: Case| {
+        let world = case.world();
+        world.interventions.iter().flat_map(|intervention| intervention.remarks(&world)).collect::<Vec<_>>()
+    };
+    let avg = || case("fedavg", json!({})).with(json!({"batch_size": 10, "drop_last": true}));
+    // A client has four of the ten classes, so that two of five have a class.
+    let flip = avg().under("label-flipping", json!({"attackers": CLIENTS, "from": [0], "to": [1]}));
+    assert_eq!(said(flip), ["3 of 5 attackers flip nothing: they have no training sample with such a label"]);
+    assert_eq!(said(avg().under("label-flipping", json!({"attackers": CLIENTS}))), Vec::<String>::new());
+    let backdoor = |fraction: f64| json!({"attackers": CLIENTS, "fraction": fraction});
+    assert_eq!(said(avg().under("pixel-backdoor", backdoor(0.5))), Vec::<String>::new());
+    let few = || avg().sizes(&[40, 40, 40, 4, 4]);
+    assert_eq!(
+        said(few().under("pixel-backdoor", backdoor(0.5))),
+        ["2 of 5 attackers poison nothing: `fraction` 0.5 of their batches is no sample"]
+    );
+    for kind in ["pixel-backdoor", "model-replacement", "edge-case"] {
+        let fault = few().under(kind, backdoor(0.09)).run().expect_err("nobody poisons");
+        assert!(fault.what.contains("`fraction` 0.09 of a batch of 10 samples is none, rounded down"), "{kind}: {fault}");
+    }
+    // Batches of three, of which a quarter is none.
+    let small = case("fedavg", json!({})).with(json!({"batch_size": 10, "drop_last": false})).sizes(&[4, 4, 4, 4, 4]);
+    assert!(small.under("pixel-backdoor", backdoor(0.25)).run().is_err());
+}
+
+#[test]
 fn refused_uploads_leave_sums_over_a_constant_count_as_means() {
     // These divide by the nominal cohort size: with one upload of five left, the model must not shrink to a fifth.
     for name in ["fedntd", "feddyn", "scaffold"] {

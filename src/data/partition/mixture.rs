@@ -51,7 +51,7 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
         Some(rng) => fedlab(request, alpha, &sizes, params.flag("corrected", false)?, rng)?,
         None => clean(request, alpha, &sizes),
     };
-    request.enough(&clients)?;
+    request.enough(&clients, false)?;
     let left_out = request.labels.len() - clients.iter().map(Vec::len).sum::<usize>();
     Ok(Drawn::whole(clients, Flags { attempts: 1, left_out: left_out as u64, ..Flags::default() }))
 }

@@ -53,7 +53,7 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, _: Option<&mut Le
         own
     };
     let clients: Vec<Vec<u32>> = sizes.into_iter().enumerate().map(draw).collect();
-    request.enough(&clients)?;
+    request.enough(&clients, false)?;
     Ok(Drawn::whole(clients, Flags { attempts: 1, ..Flags::default() }))
 }
 

@@ -81,7 +81,7 @@ pub(super) fn slices(request: &Request<'_>, per_client: usize, balance: bool, rn
             rest = after;
         }
     }
-    request.enough(&clients)?;
+    request.enough(&clients, !balance)?;
     Ok(Drawn::whole(clients, Flags { attempts: 1, left_out, ..Flags::default() }))
 }
 
@@ -107,7 +107,7 @@ fn clean(request: &Request<'_>, params: &Params<'_>, balance: bool) -> Outcome<D
             clients[client].extend_from_slice(piece);
         }
     }
-    request.enough(&clients)?;
+    request.enough(&clients, !balance)?;
     Ok(Drawn::whole(clients, Flags { attempts: 1, ..Flags::default() }))
 }
 

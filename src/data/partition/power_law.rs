@@ -88,6 +88,6 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
         }
         0
     };
-    request.enough(&clients)?;
+    request.enough(&clients, false)?;
     Ok(Drawn::whole(clients, Flags { attempts: 1, left_out, ..Flags::default() }))
 }

@@ -564,8 +564,8 @@ impl<'a> Request<'a> {
         ))
         .help(format!("choose fewer clients, or `least_samples` of at most {most}")))
     }
-    /// Makes sure that every client has the least samples that were asked for.
-    pub fn enough(&self, clients: &[Vec<u32>]) -> Outcome<()> {
+    /// Makes sure that every client has the least samples that were asked for; `uneven`: whether `balance: true` could help.
+    pub fn enough(&self, clients: &[Vec<u32>], uneven: bool) -> Outcome<()> {
         let least = self.least.unwrap_or(0);
         match clients.iter().enumerate().find(|(_, own)| own.len() < least) {
             None => Ok(()),
@@ -573,7 +573,11 @@ impl<'a> Request<'a> {
                 "infeasible: client {id} has {}, but `least_samples` is {least}",
                 text::count(own.len(), "sample")
             ))
-            .help("choose fewer clients, a lower `least_samples`, or `balance: true`")),
+            .help(if uneven {
+                "choose fewer clients, a lower `least_samples`, or `balance: true`"
+            } else {
+                "choose fewer clients, or a lower `least_samples`"
+            })),
         }
     }
     /// The fault of a rule whose draws never gave every client enough samples.
