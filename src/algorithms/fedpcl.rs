@@ -165,7 +165,7 @@ impl Algorithm for FedPcl {
                 ),
                 Field::with("clip", Type::positive(), 10.0, "Greatest Euclidean norm of the gradient.").from("", "PFLlib"),
             ],
-            revision: 3,
+            revision: 4,
         }
     }
 
@@ -238,10 +238,11 @@ impl Algorithm for FedPcl {
         Ok(())
     }
 
-    /// A client classifies with its own prototypes, and the global ones where it has none of a class.
+    /// A client that took part, even one without a whole batch, classifies with its own prototypes, and the global ones where it has
+    /// none of a class.
     fn distribute(&self, arena: &mut Arena<'_, Self>, _: &[Uploaded<Sent>]) -> Outcome<()> {
         let global = &arena.server.state.global;
-        arena.clients.iter_mut().map(|client| &mut client.state.0).filter(|own| !own.is_empty()).for_each(|own| own.pad(global));
+        arena.clients.iter_mut().filter(|client| client.participations > 0).for_each(|client| client.state.0.pad(global));
         Ok(())
     }
 

@@ -103,7 +103,7 @@ impl Algorithm for PFedMe {
                     "How the uploads are averaged.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
     fn beside_gradients(&self) -> Option<&'static str> {
@@ -124,8 +124,11 @@ impl Algorithm for PFedMe {
         let rate = trainer.decayed(self.personal_learning_rate);
         let outer = (self.lambda * trainer.world.settings.learning_rate) as f32;
         let mut optimiser = trainer.optimiser();
+        let trained = &mut client.state.trained;
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
+                // A first step makes the alias; a client without a batch has none.
+                *trained |= self.inner_steps > 0;
                 let corrections =
                     [Correction::Proximal { mu: self.lambda as f32, reference: &local }, Correction::Decay(self.weight_decay)];
                 for _ in 0..self.inner_steps {
@@ -138,7 +141,6 @@ impl Algorithm for PFedMe {
                 Ok(())
             })?;
         }
-        client.state.trained = true;
         client.state.theta = (self.evaluate() == Evaluate::Theta).then(|| client.model.clone());
         client.model.params = local;
         Ok(())
