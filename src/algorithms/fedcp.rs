@@ -203,6 +203,8 @@ impl Algorithm for FedCp {
             paper: "Zhang et al., FedCP: Separating Feature Information for Personalized Federated Learning via Conditional Policy, KDD 2023",
             year: 2023,
             personal: "base and head between broadcasts, the context",
+            down: "w + 2 f f + 6 f",
+            up: "w + 2 f f + 6 f",
             rule: "client: min CE(h(r p) + h_g(r (1 - p)), y) + lambda MMD(r, r_g), where r are the features, r_g those of the frozen global \
                    base, h_g the frozen global head, and p = softmax over two choices of the policy network on r * v/||v|| plus Gumbel \
                    noise; then h_g <- (h + h_g)/2; base, h_g and policy are averaged as FedAvg; v is the sum over classes of h's weights",

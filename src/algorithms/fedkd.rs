@@ -216,6 +216,8 @@ impl Algorithm for FedKd {
             paper: "Wu et al., Communication-efficient federated learning via knowledge distillation, Nature Communications 13, 2022",
             year: 2022,
             personal: "the teacher, and the map W_h from the student's features to its own",
+            down: "sum of r (m + n + 1)",
+            up: "sum of r (m + n + 1)",
             rule: "each step minimises, for teacher and student together, CE + CE + (KL + KL + 2 mean((f - W_h f')^2)) / (CE + CE); the \
                    student is sent by the singular values that hold a share of energy that grows from t_start to t_end over the rounds, \
                    and averaged uniformly",

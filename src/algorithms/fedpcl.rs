@@ -144,6 +144,8 @@ impl Algorithm for FedPcl {
             paper: "Tan et al., Federated Learning from Pre-Trained Models: A Contrastive Learning Approach, NeurIPS 2022",
             year: 2022,
             personal: "the base; the head is not used",
+            down: "N C f + C f",
+            up: "c f",
             rule: "client, from its second participation: min CE(z G / tau, y) + (1/N) sum_j CE(z Q_j / tau, y), where z is the normalised \
                    feature and the columns of G and Q_j are the global prototypes and those of client j; its own are the class means of z; \
                    server: the plain mean for each class; prediction: the own prototype with the greatest inner product",

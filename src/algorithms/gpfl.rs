@@ -241,6 +241,8 @@ impl Algorithm for Gpfl {
                     Learning, ICCV 2023",
             year: 2023,
             personal: "the head",
+            down: "b + C f + 2 f f + 6 f",
+            up: "b + C f + 2 f f + 6 f",
             rule: "client: min CE(h(V(f, u_p)), y) + CE(cosines of V(f, u_g) and the class embeddings, y) + lambda ||V(f, u_g) - E_y||, where \
                    V(f, u) = relu(f (gamma(u) + 1) + beta(u)), E are the received embeddings, u_g their mean and u_p their mean weighted by \
                    the client's class shares; base, embeddings and valve are averaged as FedAvg",

@@ -71,6 +71,8 @@ impl Algorithm for PFedMe {
             paper: "T. Dinh, Tran, Nguyen, Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020",
             year: 2020,
             personal: "a model theta_c near the global one",
+            down: "w",
+            up: "w",
             rule: "on each batch K times theta <- theta - lr_p (grad + lambda (theta - l) + decay theta), then l <- l - lr lambda (l - theta); \
                    w <- (1 - beta) w + beta mean(l_c)",
             differences: "in PFLlib the list of personal parameters becomes an alias of the working model, so that it evaluates the broadcast \

@@ -60,6 +60,8 @@ impl Algorithm for Scaffold {
             paper: "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020",
             year: 2020,
             personal: "a control variate c_i",
+            down: "2 w",
+            up: "2 w",
             rule: "each step at client i: y_i <- y_i - lr (grad - c_i + c); c_i <- c_i - c + (x - y_i)/(K lr); \
                    x <- x + eta_s sum_i (y_i - x)/m; c <- c + sum_i (change of c_i)/N",
             differences: "PFLlib divides by the nominal cohort size whatever arrived (`divisor: static`, the default); the paper divides \
