@@ -177,8 +177,8 @@ impl FedCp {
         let choice = norm.apply(dense.apply(times(graph.features(), step.direction.clone())));
         let shares = Rc::new(shares(&choice.as_vec(), &step.noise, width));
         let (own, other) = twice(choice);
-        let logits = graph.head(part(graph.features(), own, shares.clone(), true))
-            + global_head.apply(part(graph.features(), other, shares, false));
+        let logits =
+            graph.head(part(graph.features(), own, shares.clone(), true)) + global_head.apply(part(graph.features(), other, shares, false));
         cross_entropy(logits, labels) + apart
     }
 
@@ -399,7 +399,8 @@ mod tests {
 
     #[test]
     fn the_parts_have_the_gradients_of_their_values() {
-        let (features, choice, noise) = (vec![1.0, -0.5, 0.3, 0.7], vec![0.5, -0.2, 0.9, 0.1, 1.5, 0.4, -0.3, 0.8], vec![0.1, 0.0, -0.4, 0.2]);
+        let (features, choice, noise) =
+            (vec![1.0, -0.5, 0.3, 0.7], vec![0.5, -0.2, 0.9, 0.1, 1.5, 0.4, -0.3, 0.8], vec![0.1, 0.0, -0.4, 0.2]);
         for personal in [true, false] {
             let value = |features: &[f32], choice: &[f32]| {
                 let (f, c) = (Leaf::new(features.to_vec(), 2, 2), Leaf::new(choice.to_vec(), 2, 4));

@@ -233,6 +233,8 @@ impl Algorithm for FedPcl {
         *global = Prototypes::mean_of(uploads.iter().map(|upload| &upload.extra.own), false);
         for upload in uploads {
             clients[upload.client] = upload.extra.own.clone();
+            // Also where a client had no whole batch: then all are in the order of the classes, not in that of the global ones.
+            clients[upload.client].pad(global);
         }
         for own in clients {
             if own.is_empty() { *own = global.clone() } else { own.pad(global) }

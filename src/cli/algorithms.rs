@@ -65,7 +65,14 @@ fn short_paper(paper: &str) -> String {
 fn text(d: &Description) -> String {
     let mut out = format!("{} ({})\n\n", d.title, d.name);
     let floats = format!("down {}, up {}; {FLOATS}", d.down, d.up);
-    let rows = [("paper", d.paper), ("family", d.family), ("personal", d.personal), ("floats", &floats), ("rule", d.rule), ("differences", d.differences)];
+    let rows = [
+        ("paper", d.paper),
+        ("family", d.family),
+        ("personal", d.personal),
+        ("floats", &floats),
+        ("rule", d.rule),
+        ("differences", d.differences),
+    ];
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         out.push_str(&wrapped(&format!("{name}: {value}"), "  "));
     }

@@ -155,7 +155,8 @@ fn squared_norm(seen: &Seen, inputs: usize, outputs: usize, bias: bool) -> f64 {
     let mut sum = 0.0;
     for r in 0..rows {
         for s in r..rows {
-            let along = |values: &[f32], width: usize| dispatch(Inner { a: &values[r * width..][..width], b: &values[s * width..][..width] });
+            let along =
+                |values: &[f32], width: usize| dispatch(Inner { a: &values[r * width..][..width], b: &values[s * width..][..width] });
             let of_x = along(&seen.x, inputs) + f64::from(u8::from(bias));
             let times = if r == s { 1.0 } else { 2.0 };
             sum += times * of_x * along(&seen.d_y, outputs);

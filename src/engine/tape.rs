@@ -308,7 +308,8 @@ pub fn known(x: Traced, value: f32, gradient: Vec<f32>) -> Loss {
 /// A loss of several values whose value and gradients (row by row, as long as the values) are already known.
 #[must_use]
 pub fn known_of<const N: usize>(values: [Traced; N], value: f32, gradients: [Vec<f32>; N]) -> Loss {
-    operation(values, constant(vec![value], 1, 1), move |factor| gradients.map(|gradient| gradient.iter().map(|d| factor[0] * d).collect())).sum()
+    operation(values, constant(vec![value], 1, 1), move |factor| gradients.map(|gradient| gradient.iter().map(|d| factor[0] * d).collect()))
+        .sum()
 }
 
 /// An operation of several values whose result is already known: `back` maps the gradient of the result (row by row) to those of the

@@ -233,13 +233,14 @@ fn fedala() {
 
 #[test]
 fn fedcac() {
-    // Half of a tensor of one number is none, and the two numbers of a head's tensors change alike: all of the head is critical. In
-    // PFLlib's first round it starts anew; as the paper has it, equal masks give the mean.
+    // What is critical starts anew in PFLlib's first round; as the paper has it, clients of equal masks average it. Half of a tensor of
+    // one number is none, so that the base is nobody's own.
     let mean = plus(&W, 0.4, &G);
-    let done = run(&case("fedcac", json!({"variant": "pfllib", "tau": 0.5})), BOTH, json!({}));
-    done.client(0, "model", &split(&mean, &W));
-    done.server("global", &mean);
-    run(&case("fedcac", json!({"variant": "paper", "tau": 0.5})), BOTH, json!({})).client(0, "model", &mean);
+    let after = |params| run(&case("fedcac", params), BOTH, json!({}));
+    after(json!({"variant": "pfllib", "tau": 1.0})).client(0, "model", &W);
+    after(json!({"variant": "paper", "tau": 1.0})).client(0, "model", &mean);
+    after(json!({"variant": "pfllib", "tau": 0.0})).client(0, "model", &mean);
+    after(json!({"variant": "pfllib", "tau": 0.5})).server("global", &mean);
 }
 
 #[test]

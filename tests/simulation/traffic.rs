@@ -22,7 +22,9 @@ fn known(word: &str, letters: &[(&str, u64)]) -> Option<u64> {
 fn floats_are_as_described() {
     for entry in algorithms::all().iter() {
         let description = &entry.description;
-        let case = case(description.name, json!({})).with(json!({"rounds": 1, "drop_last": false})).norm();
+        // FedPHP looks before a round's uploads.
+        let rounds = if description.name == "fedphp" { 2 } else { 1 };
+        let case = case(description.name, json!({})).with(json!({"rounds": rounds, "drop_last": false})).norm();
         let world = case.world();
         let (layout, net) = (world.layout(), world.network());
         let norms: usize = layout.entries.iter().filter(|entry| entry.norm).map(|entry| entry.range.len()).sum();
