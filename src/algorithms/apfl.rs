@@ -145,6 +145,8 @@ impl Algorithm for Apfl {
             paper: "Deng, Kamani, Mahdavi, Adaptive Personalized Federated Learning, arXiv 2003.13461, 2020",
             year: 2020,
             personal: "a second model v_c and its share alpha_c",
+            down: "w",
+            up: "w",
             rule: "w as FedAvg; v_c <- v_c - lr grad at alpha_c v_c + (1 - alpha_c) w_c; alpha_c <- alpha_c - lr <v_c - w_c, that gradient>; \
                    the mixture is the client's model",
             differences: "PFLlib trains v_c for itself and then overwrites it with the mixture (`personal: merged`), adapts alpha in every \

@@ -178,6 +178,8 @@ impl Algorithm for Apple {
             paper: "Luo, Wu, Adapt to Adaptation: Learning Personalization for Cross-Silo Federated Learning, IJCAI 2022",
             year: 2022,
             personal: "relations p_c and the mixture W_c",
+            down: "M w",
+            up: "w",
             rule: "W = sum_i p_c[i] m_i; each step at client c: m_c <- m_c - lr p_c[c] grad(W); \
                    p_c[i] <- p_c[i] - eta_2 (<grad(W), m_i> + r(t) mu (p_c[i] - n_i/n)), r a cosine from 1 to 0 in L T rounds; m_c goes to \
                    the server",

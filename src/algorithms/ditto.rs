@@ -43,6 +43,8 @@ impl Algorithm for Ditto {
             paper: "Li, Hu, Beirami, Smith, Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021",
             year: 2021,
             personal: "a second model v_c",
+            down: "w",
+            up: "w",
             rule: "each step at client c: v_c <- v_c - lr (grad(v_c) + mu (v_c - w)); then FedAvg on w",
             differences: "mu is the paper's lambda. PFLlib's default 0 makes v_c plain local training. A slow client shortens the global \
                           training only, where PFLlib shortens both",

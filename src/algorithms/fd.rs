@@ -78,6 +78,8 @@ impl Algorithm for Fd {
                     Non-IID Private Data, arXiv 1811.11479, 2018",
             year: 2018,
             personal: "the whole model",
+            down: "C C",
+            up: "c C",
             rule: "client: min CE(o, y) + lambda * CE(o, g_y) with the others' mean output g_y for the label; its own mean outputs by class \
                    are uploaded; server: g_k <- their mean for class k",
             differences: "PFLlib takes raw outputs as if they were probabilities, so that the loss has no lower bound and runs diverge, \

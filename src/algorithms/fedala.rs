@@ -74,6 +74,8 @@ impl Algorithm for FedAla {
             paper: "Zhang et al., FedALA: Adaptive Local Aggregation for Personalized Federated Learning, AAAI 2023",
             year: 2023,
             personal: "the start of each round, merged with the weights A_c",
+            down: "w",
+            up: "w",
             rule: "below the top: w_c <- w; in the top: w_c <- w_c + (w - w_c) * A_c, where A_c <- clip(A_c - eta grad * (w - w_c), 0, 1) over \
                    a random part of the client's data, until it converges the first time and one pass later; then FedAvg",
             differences: "in PFLlib all clients merge in every round, also those that do not train (`merges: all`, the default); in the \

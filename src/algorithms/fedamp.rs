@@ -87,6 +87,8 @@ impl Algorithm for FedAmp {
             paper: "Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021",
             year: 2021,
             personal: "the whole model w_c, and a cloud model u_c",
+            down: "w",
+            up: "w",
             rule: "u_c = sum_j xi_cj w_j with xi_cj = (alpha_K/sigma) exp(-||w_c - w_j||^2/sigma) for j /= c and xi_cc = 1 - the others; \
                    client c then minimizes L(w) + lambda/(2 alpha_K) ||w - u_c||^2",
             differences: "PFLlib's distance to the cloud model is not squared and has no gradient, so that its FedAMP trains as Local \

@@ -68,6 +68,8 @@ impl Algorithm for FedAs {
             paper: "Yang, Huang, Ye, FedAS: Bridging Inconsistency in Personalized Federated Learning, CVPR 2024",
             year: 2024,
             personal: "the head",
+            down: "b",
+            up: "w + 1",
             rule: "a selected client draws the features of the received base toward the prototypes of its old base and keeps its head; then E \
                    epochs of SGD; w <- sum_c F_c w_c / sum_c F_c with F_c the sum over batches of the squared norm of the gradient",
             differences: "PFLlib and the authors' code take gradients of batch means and do not divide by the number of batches, so that F_c \

@@ -21,6 +21,8 @@ impl Algorithm for FedAvg {
             paper: "McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017",
             year: 2017,
             personal: "nothing",
+            down: "w",
+            up: "w",
             rule: "w <- sum_c (n_c / n) w_c, where w_c is w after E epochs of SGD at client c",
             differences: "BatchNorm statistics stay at each client, as in PFLlib: only parameters are averaged",
             fields: Vec::new(),

@@ -53,6 +53,8 @@ impl Algorithm for FedBabu {
             paper: "Oh, Kim, Yun, FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022",
             year: 2022,
             personal: "the whole model, after fine-tuning",
+            down: "b",
+            up: "b",
             rule: "each step at client c changes the base only, against the initial head; the bases are averaged as FedAvg; after the last \
                    round base and head are fine-tuned at every client",
             differences: "PFLlib fine-tunes what the client holds: its own base if it took part in the last round (`fine_tuning_from: local`); \

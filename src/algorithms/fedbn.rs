@@ -33,6 +33,8 @@ impl Algorithm for FedBn {
             paper: "Li et al., FedBN: Federated Learning on Non-IID Features via Local Batch Normalization, ICLR 2021",
             year: 2021,
             personal: "scale and shift of the normalisation layers",
+            down: "w - n",
+            up: "w",
             rule: "FedAvg, but a client keeps its own normalisation parameters; without normalisation layers it is FedAvg",
             differences: "PFLlib keeps what has `bn` in its name (`match: name`), which misses the layers of some models; the default \
                           `module` keeps every normalisation layer, as the paper means it. On a network without such layers it is FedAvg",

@@ -170,6 +170,8 @@ impl Algorithm for FedCac {
                     Collaboration, ICCV 2023",
             year: 2023,
             personal: "the critical parameters",
+            down: "2 w",
+            up: "w + w/32",
             rule: "M_i marks the share tau of the positions of each tensor with the greatest |change * value|; z_i is the mean of w_i and of \
                    those w_j whose M_j overlaps with M_i by at least avg + t/beta (max - avg); w_i <- M_i z_i + (1 - M_i) w, w as FedAvg",
             differences: "PFLlib's defaults fail (beta 0) or make everything personal (tau 1). In its first round z_i is still the initial model, \

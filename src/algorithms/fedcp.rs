@@ -7,8 +7,8 @@ use super::shared::mmd::mmd;
 use super::shared::normed::{Norm, Normed, twice};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
-use crate::engine::tape::{Graph, Head, Loss, Traced, constant, cross_entropy, known};
-use crate::engine::{Entry, Layout, Model, Part, Parts};
+use crate::engine::tape::{Graph, Head, Loss, Traced, constant, cross_entropy, known, operation};
+use crate::engine::{Dense, Entry, Layout, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::{Law, NoiseKind};
 use crate::fl::{
@@ -16,7 +16,9 @@ use crate::fl::{
     Uploaded, Visitor, Who, World,
 };
 use crate::spec::catalog::{Field, Type};
+use dfdx::prelude::*;
 use serde::Deserialize;
+use std::rc::Rc;
 
 /// Zhang et al., KDD 2023, Algorithm 1.
 #[derive(Debug, Deserialize)]
@@ -101,8 +103,8 @@ fn summary(model: &Model) -> Vec<f32> {
 
 /// What takes part in the loss of one batch beside the models.
 struct Step {
-    norm: Norm,
-    /// The context's direction, once a row.
+    policy: (Dense, Norm),
+    /// The context's direction.
     direction: Vec<f32>,
     /// Noise of the personal minus noise of the global choice, row by row.
     noise: Vec<f32>,
@@ -110,21 +112,73 @@ struct Step {
     frozen: Vec<f32>,
 }
 
+/// Each row times these factors, number by number.
+fn times(x: Traced, factors: Vec<f32>) -> Traced {
+    let (rows, width) = *x.shape();
+    let scale = move |values: &mut Vec<f32>| {
+        values.chunks_exact_mut(width).for_each(|row| row.iter_mut().zip(&factors).for_each(|(v, factor)| *v *= factor));
+    };
+    let mut scaled = x.as_vec();
+    scale(&mut scaled);
+    operation([x], constant(scaled, rows, width), move |d| {
+        let mut d_x = d.to_vec();
+        scale(&mut d_x);
+        [d_x]
+    })
+}
+
+/// The share of each feature that is personal: the softmax over both choices, which are the two halves of a row and count from 0, and
+/// the noise between them.
+fn shares(choice: &[f32], noise: &[f32], width: usize) -> Vec<f32> {
+    let row = |(choice, noise): (&[f32], &[f32])| {
+        let (own, other) = choice.split_at(width);
+        let share = |((own, other), noise): ((&f32, &f32), &f32)| 1.0 / (1.0 + (other.max(0.0) - own.max(0.0) - noise).exp());
+        own.iter().zip(other).zip(noise).map(share).collect::<Vec<f32>>()
+    };
+    choice.chunks_exact(2 * width).zip(noise.chunks_exact(width)).flat_map(row).collect()
+}
+
+/// The personal part of features, or what is left of them, with gradients to the features and the choices.
+fn part(features: Traced, choice: Traced, shares: Rc<Vec<f32>>, personal: bool) -> Traced {
+    let (rows, width) = *features.shape();
+    let (values, choices) = (features.as_vec(), choice.as_vec());
+    let factor = move |share: f32| if personal { share } else { 1.0 - share };
+    let kept = values.iter().zip(&*shares).map(|(v, share)| v * factor(*share)).collect();
+    operation([features, choice], constant(kept, rows, width), move |d| {
+        let d_features = d.iter().zip(&*shares).map(|(d, share)| d * factor(*share)).collect();
+        let mut d_choice = vec![0.0; choices.len()];
+        let sign = if personal { 1.0 } else { -1.0 };
+        for (row, (d_row, choices)) in d_choice.chunks_exact_mut(2 * width).zip(choices.chunks_exact(2 * width)).enumerate() {
+            let (d_own, d_other) = d_row.split_at_mut(width);
+            let (own, other) = choices.split_at(width);
+            for i in 0..width {
+                let (at, share) = (row * width + i, shares[row * width + i]);
+                let slope = sign * d[at] * values[at] * share * (1.0 - share);
+                // A choice below 0 counts as 0.
+                d_own[i] = if own[i] > 0.0 { slope } else { 0.0 };
+                d_other[i] = if other[i] > 0.0 { -slope } else { 0.0 };
+            }
+        }
+        [d_features, d_choice]
+    })
+}
+
 impl FedCp {
-    fn loss(&self, graphs: &[Graph], labels: &[u32], step: &Step, global_head: &Head) -> Loss {
-        let (model, rows) = (&graphs[0], labels.len());
-        let width = step.frozen.len() / rows;
-        let features = model.features();
-        let (apart, gradient) = mmd(&features.as_vec(), &step.frozen, width);
-        let apart = known(features, apart, gradient) * self.lambda;
-        let Some(policy) = graphs.get(1) else { return cross_entropy(model.logits(), labels) + apart };
-        let given = |values: &[f32]| constant(values.to_vec(), rows, width);
-        let choice = step.norm.apply(policy.head(model.features() * given(&step.direction))).relu();
+    fn loss(&self, graph: &Graph, labels: &[u32], step: &Step, global_head: &Head) -> Loss {
+        let width = step.frozen.len() / labels.len().max(1);
+        let features = graph.features();
+        let (apart, mut gradient) = mmd(&features.as_vec(), &step.frozen, width);
+        gradient.iter_mut().for_each(|d| *d *= self.lambda);
+        let apart = known(features, self.lambda * apart, gradient);
+        if self.policy == Choice::Personal {
+            return cross_entropy(graph.logits(), labels) + apart;
+        }
+        let (dense, norm) = &step.policy;
+        let choice = norm.apply(dense.apply(times(graph.features(), step.direction.clone())));
+        let shares = Rc::new(shares(&choice.as_vec(), &step.noise, width));
         let (own, other) = twice(choice);
-        let side = |choice: Traced, from: usize| choice.slice((0..rows, from..from + width));
-        let share = (side(own, 0) - side(other, width) + given(&step.noise)).sigmoid();
-        let (personal, again) = twice(model.features() * share);
-        let logits = model.head(personal) + global_head.apply(model.features() - again);
+        let logits =
+            graph.head(part(graph.features(), own, shares.clone(), true)) + global_head.apply(part(graph.features(), other, shares, false));
         cross_entropy(logits, labels) + apart
     }
 
@@ -149,6 +203,8 @@ impl Algorithm for FedCp {
             paper: "Zhang et al., FedCP: Separating Feature Information for Personalized Federated Learning via Conditional Policy, KDD 2023",
             year: 2023,
             personal: "base and head between broadcasts, the context",
+            down: "w + 2 f f + 6 f",
+            up: "w + 2 f f + 6 f",
             rule: "client: min CE(h(r p) + h_g(r (1 - p)), y) + lambda MMD(r, r_g), where r are the features, r_g those of the frozen global \
                    base, h_g the frozen global head, and p = softmax over two choices of the policy network on r * v/||v|| plus Gumbel \
                    noise; then h_g <- (h + h_g)/2; base, h_g and policy are averaged as FedAvg; v is the sum over classes of h's weights",
@@ -174,7 +230,7 @@ impl Algorithm for FedCp {
                 )
                 .from("p", "the paper"),
             ],
-            revision: 3,
+            revision: 4,
         }
     }
 
@@ -235,16 +291,14 @@ impl Algorithm for FedCp {
             trainer.pass(trainer.training(), |trainer, batch| {
                 let rows = batch.rows();
                 let noise = if self.policy == Choice::Network { Self::noise(trainer, rows, width) } else { Vec::new() };
-                let step = Step { norm: policy.norm(), direction: direction.repeat(rows), noise, frozen: global.features(trainer, batch)? };
-                let objective = Objective::joint(|graphs, labels| Ok(self.loss(graphs, labels, &step, &frozen)));
-                if self.policy == Choice::Personal {
-                    trainer.gradients(&mut [&mut *model], batch, &objective, Parts::All)?;
-                    trainer.apply(0, model, Update::new(&mut optimiser).rate(rate));
-                    return Ok(());
-                }
-                trainer.gradients(&mut [&mut *model, &mut policy.linear], batch, &objective, Parts::All)?;
+                let step = Step { policy: policy.graph()?, direction: direction.clone(), noise, frozen: global.features(trainer, batch)? };
+                let objective = Objective::custom(|graph, labels| Ok(self.loss(graph, labels, &step, &frozen)));
+                trainer.gradients(&mut [&mut *model], batch, &objective, Parts::All)?;
+                drop(objective);
                 trainer.apply(0, model, Update::new(&mut optimiser).rate(rate));
-                policy.step(trainer, 1, &step.norm, &mut others, rate, &[]);
+                if self.policy == Choice::Network {
+                    policy.step(trainer, step.policy, &mut others, rate, &[]);
+                }
                 Ok(())
             })?;
         }
@@ -312,16 +366,8 @@ impl Algorithm for FedCp {
         let mut choice = trainer.head(&policy.linear, &scaled, rows);
         policy.normalise(&mut choice);
         let noise = Self::noise(trainer, rows, width);
-        let (mut personal, mut global) = (features.clone(), features);
-        let parts = personal.chunks_exact_mut(width).zip(global.chunks_exact_mut(width));
-        for ((parts, choice), noise) in parts.zip(choice.chunks_exact(2 * width)).zip(noise.chunks_exact(width)) {
-            let (own, other) = choice.split_at(width);
-            for ((((personal, global), own), other), noise) in parts.0.iter_mut().zip(parts.1).zip(own).zip(other).zip(noise) {
-                let share = 1.0 / (1.0 + (other.max(0.0) - own.max(0.0) - noise).exp());
-                *personal *= share;
-                *global -= *personal;
-            }
-        }
+        let personal: Vec<f32> = features.iter().zip(shares(&choice, &noise, width)).map(|(r, share)| r * share).collect();
+        let global: Vec<f32> = features.iter().zip(&personal).map(|(r, personal)| r - personal).collect();
         let mut logits = trainer.head(&client.model, &personal, rows);
         let global = trainer.head(global_head, &global, rows);
         logits.iter_mut().zip(global).for_each(|(z, g)| *z += g);
@@ -347,8 +393,40 @@ impl Algorithm for FedCp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::tape::Leaf;
     use crate::engine::{Layer, Network, Shape};
     use std::sync::Arc;
+
+    #[test]
+    fn the_parts_have_the_gradients_of_their_values() {
+        let (features, choice, noise) =
+            (vec![1.0, -0.5, 0.3, 0.7], vec![0.5, -0.2, 0.9, 0.1, 1.5, 0.4, -0.3, 0.8], vec![0.1, 0.0, -0.4, 0.2]);
+        for personal in [true, false] {
+            let value = |features: &[f32], choice: &[f32]| {
+                let (f, c) = (Leaf::new(features.to_vec(), 2, 2), Leaf::new(choice.to_vec(), 2, 4));
+                let shares = Rc::new(shares(choice, &noise, 2));
+                let loss = (part(f.traced(), c.traced(), shares, personal) * constant(vec![1.0, -2.0, 0.5, 3.0], 2, 2)).sum();
+                let value = loss.as_vec()[0];
+                loss.backward();
+                (value, f.gradient(), c.gradient())
+            };
+            let (_, d_features, d_choice) = value(&features, &choice);
+            let moved = |values: &[f32], i: usize, step: f32| {
+                let mut values = values.to_vec();
+                values[i] += step;
+                values
+            };
+            for i in 0..8 {
+                let slope = (value(&features, &moved(&choice, i, 1e-2)).0 - value(&features, &moved(&choice, i, -1e-2)).0) / 2e-2;
+                assert!((d_choice[i] - slope).abs() < 1e-3, "{personal} {i}");
+                if i < 4 {
+                    let slope = (value(&moved(&features, i, 1e-2), &choice).0 - value(&moved(&features, i, -1e-2), &choice).0) / 2e-2;
+                    assert!((d_features[i] - slope).abs() < 1e-3, "{personal} {i}");
+                }
+            }
+        }
+        assert!((shares(&[2.0, 0.0], &[0.0], 1)[0] - 1.0 / (1.0 + (-2f32).exp())).abs() < 1e-6);
+    }
 
     #[test]
     fn the_context_is_the_product_of_the_heads_weights_summed_over_classes() {

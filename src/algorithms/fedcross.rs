@@ -166,6 +166,8 @@ impl Algorithm for FedCross {
             paper: "Hu et al., FedCross: Towards Accurate Federated Learning via Multi-Model Cross-Aggregation, ICDE 2024",
             year: 2024,
             personal: "nothing; PFLlib tests a client with the model that it trained last",
+            down: "w",
+            up: "w",
             rule: "the k-th selected client trains w_k; then w_k <- alpha w_k + (1 - alpha) w_partner for all k, or, in a first stage, all \
                    w_k become their mean",
             differences: "PFLlib tests clients with their own last model instead of the mean of the middleware (`evaluates: local`); its \

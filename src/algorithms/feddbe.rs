@@ -117,6 +117,8 @@ impl Algorithm for FedDbe {
             paper: "Zhang et al., Eliminating Domain Bias for Federated Learning in Representation Space, NeurIPS 2023",
             year: 2023,
             personal: "an offset z_c of the features",
+            down: "w",
+            up: "w",
             rule: "each step at client c minimises CE(head(base(x) + z_c)) + kappa mean((m_c - m)^2)/2, where m_c is a running mean of the \
                    features and m its mean over all clients after one training before the first round; then FedAvg",
             differences: "PFLlib's default kappa = 0 switches the regulariser off. A client without a whole batch, where PFLlib crashes, has no part in m. The default kappa suits PFLlib's CNN at its low learning rate; at higher rates or on fewer \

@@ -57,6 +57,8 @@ impl Algorithm for FedDyn {
             paper: "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021",
             year: 2021,
             personal: "a drift r_c, the client's share of the linear term",
+            down: "w",
+            up: "w",
             rule: "client: min L(v) + (alpha/2) ||v - w||^2 - <v, r_c>, then r_c <- r_c - alpha (v - w); server: \
                    h <- h - alpha/N sum (v_c - w), w <- mean of v_c - h/alpha",
             differences: "PFLlib does not square the norm, so that its pull has the constant length alpha/2 (`penalty: norm`), and divides \

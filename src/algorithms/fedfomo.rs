@@ -142,6 +142,8 @@ impl Algorithm for FedFomo {
             paper: "Zhang et al., Personalized Federated Learning with First Order Model Optimization, ICLR 2021",
             year: 2021,
             personal: "the whole model",
+            down: "M w",
+            up: "w + M",
             rule: "client c receives the M models of highest affinity; u_j = (L_val(w_c) - L_val(w_j)) / ||w_j - w_c||; \
                    w_c <- sum_j max(u_j, 0) w_j / sum max(u, 0) where any is positive, then local training; the affinity of c to j grows by \
                    u_j",

@@ -156,6 +156,8 @@ impl Algorithm for FedGc {
             paper: "Niu, Deng, Federated Learning for Face Recognition with Gradient Correction, AAAI 2022",
             year: 2022,
             personal: "the head: an embedding for each class that the client owns",
+            down: "b + c f",
+            up: "b + c f",
             rule: "base and head V_c are trained together on the client's classes, the bases averaged as FedAvg; then the server takes one step \
                    of rate lambda lr down the gradient of sum_k m_k ln(1 + sum exp(V e_k - e_k e_k)) over the embeddings V of clients without \
                    class k",

@@ -124,6 +124,8 @@ impl Algorithm for FedGen {
             paper: "Zhu, Hong, Zhou, Data-Free Knowledge Distillation for Heterogeneous Federated Learning, ICML 2021",
             year: 2021,
             personal: "nothing; with `local_base` the base",
+            down: "w + g",
+            up: "w",
             rule: "each step at client c minimises CE(w_c(x), y) + CE(head_c(G(z, y')), y') with drawn labels y' and noise z; the server \
                    trains G on CE(sum_c (n_c/n) head_c(G(z, y')), y') with Adam, then averages as FedAvg",
             differences: "PFLlib draws uniform noise where the paper draws normal one (`noise`), and draws labels from what is left when a \

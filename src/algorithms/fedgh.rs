@@ -51,6 +51,8 @@ impl Algorithm for FedGh {
             paper: "Yi et al., FedGH: Heterogeneous Federated Learning with Generalized Global Header, ACM MM 2023",
             year: 2023,
             personal: "the base",
+            down: "h",
+            up: "c f + c",
             rule: "client: FedAvg's training of base and received head, then the class means of f(x) are uploaded; server: one pass of SGD on \
                    the head over all (class mean, class) pairs",
             differences: "in PFLlib the server's head is the very object that client 0 trains, so that in its rounds the server goes on from \

@@ -4,8 +4,9 @@ use super::shared::distillation::{divergence, divergence_of};
 use super::shared::low_rank::Spectrum;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
-use crate::engine::tape::{Graph, Loss, StepTape, cross_entropy};
-use crate::engine::{Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
+use crate::engine::loss::cross_entropy;
+use crate::engine::tape::{Graph, Loss, known_of};
+use crate::engine::{Dense, Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
 use crate::fl::{
     Aggregation, Algorithm, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
     Visitor, World,
@@ -128,7 +129,11 @@ impl FedKd {
                     continue;
                 }
             };
-            let mut values = layout.export(params, entry);
+            // Turned, or with its rows in another order, a matrix has the same singular values, and the same nearest ones of a rank.
+            let lies = layout.matrix(entry);
+            let (rows, columns) = lies.unwrap_or((rows, columns));
+            let mut exported = if lies.is_some() { Vec::new() } else { layout.export(params, entry) };
+            let values = if lies.is_some() { &mut params[entry.range.clone()] } else { &mut exported[..] };
             let matrices = values.chunks_exact(rows * columns);
             // The kernels of a convolution count together, so that all their singular values matter.
             let single = matrices.len() == 1;
@@ -149,7 +154,9 @@ impl FedKd {
                 spectrum.truncate(matrix, rank);
             }
             floats += (spectra.len() * rank * (rows + columns + 1)) as u64;
-            layout.import(params, entry, &values)?;
+            if lies.is_none() {
+                layout.import(params, entry, &exported)?;
+            }
         }
         Ok(floats)
     }
@@ -176,13 +183,24 @@ impl FedKd {
 
 /// The sum of both losses: s + (KL to the student + KL to the teacher + twice the distance of the features) / s, where s is the sum
 /// of both cross-entropies.
-fn mutual(graphs: &[Graph], labels: &[u32]) -> Loss {
-    let [teacher, student, bridge] = graphs else { unreachable!("the joint graph has a teacher, a student and the map") };
-    let right = cross_entropy(teacher.logits(), labels) + cross_entropy(student.logits(), labels);
-    let distance = teacher.features() - bridge.head(student.features());
-    let close =
-        divergence(teacher.logits(), student.logits()) + divergence(student.logits(), teacher.logits()) + distance.square().mean() * 2.0;
-    close / right.retaped::<StepTape>() + right
+fn mutual(teacher: &Graph, student: &Graph, bridge: &Dense, labels: &[u32]) -> Loss {
+    let outputs = [teacher.logits(), student.logits(), teacher.features(), bridge.apply(student.features())];
+    let [own, taught, features, mapped] = [0, 1, 2, 3].map(|i| outputs[i].as_vec());
+    let classes = outputs[0].shape().1;
+    let (mut d_own, mut d_taught) = (Vec::new(), Vec::new());
+    let right = cross_entropy(&own, labels, classes, &mut d_own) + cross_entropy(&taught, labels, classes, &mut d_taught);
+    let (to_student, [mut by_own, mut by_taught]) = divergence(&own, &taught, classes);
+    let (to_teacher, [more_taught, more_own]) = divergence(&taught, &own, classes);
+    by_own.iter_mut().zip(more_own).for_each(|(sum, d)| *sum += d);
+    by_taught.iter_mut().zip(more_taught).for_each(|(sum, d)| *sum += d);
+    let share = 2.0 / features.len() as f32;
+    let apart: Vec<f32> = features.iter().zip(&mapped).map(|(f, m)| f - m).collect();
+    let close = to_student + to_teacher + share * apart.iter().map(|d| d * d).sum::<f32>();
+    // The slope of close / right + right by its parts.
+    let (by_close, by_right) = (1.0 / right, 1.0 - close / (right * right));
+    let mix = |right: &[f32], close: &[f32]| right.iter().zip(close).map(|(r, c)| by_right * r + by_close * c).collect();
+    let along = |sign: f32| apart.iter().map(|d| sign * 2.0 * share * by_close * d).collect();
+    known_of(outputs, close / right + right, [mix(&d_own, &by_own), mix(&d_taught, &by_taught), along(1.0), along(-1.0)])
 }
 
 impl Algorithm for FedKd {
@@ -198,6 +216,8 @@ impl Algorithm for FedKd {
             paper: "Wu et al., Communication-efficient federated learning via knowledge distillation, Nature Communications 13, 2022",
             year: 2022,
             personal: "the teacher, and the map W_h from the student's features to its own",
+            down: "sum of r (m + n + 1)",
+            up: "sum of r (m + n + 1)",
             rule: "each step minimises, for teacher and student together, CE + CE + (KL + KL + 2 mean((f - W_h f')^2)) / (CE + CE); the \
                    student is sent by the singular values that hold a share of energy that grows from t_start to t_end over the rounds, \
                    and averaged uniformly",
@@ -226,7 +246,7 @@ impl Algorithm for FedKd {
                     "What is compressed.",
                 ),
             ],
-            revision: 3,
+            revision: 4,
         }
     }
 
@@ -276,14 +296,16 @@ impl Algorithm for FedKd {
         (teacher.training, student.training) = (true, true);
         let mut optimisers = [trainer.optimiser(), trainer.optimiser(), trainer.optimiser()];
         let student_rate = self.student_rate(trainer);
-        let objective = Objective::joint(|graphs, labels| Ok(mutual(graphs, labels)));
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
-                trainer.gradients(&mut [&mut *teacher, &mut *student, &mut *bridge], batch, &objective, Parts::All)?;
+                let map = Dense::new(bridge)?;
+                let objective = Objective::joint(|graphs, labels| Ok(mutual(&graphs[0], &graphs[1], &map, labels)));
+                trainer.gradients(&mut [&mut *teacher, &mut *student], batch, &objective, Parts::All)?;
+                drop(objective);
                 let [for_teacher, for_student, for_map] = &mut optimisers;
                 trainer.apply(0, teacher, Update::new(for_teacher).clip(CLIP));
                 trainer.apply(1, student, Update::new(for_student).clip(CLIP).rate(student_rate));
-                trainer.apply(2, bridge, Update::new(for_map).clip(CLIP).undecayed());
+                trainer.apply_dense(map, bridge, Update::new(for_map).clip(CLIP).undecayed());
                 Ok(())
             })?;
         }

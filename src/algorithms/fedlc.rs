@@ -59,6 +59,8 @@ impl Algorithm for FedLc {
             paper: "Zhang et al., Federated Learning with Label Distribution Skew via Logits Calibration, ICML 2022",
             year: 2022,
             personal: "nothing",
+            down: "w",
+            up: "w",
             rule: "client: min CE of the logits z_k - tau n_k^(-1/4), where n_k is its number of samples of class k; the server averages as \
                    FedAvg; predictions are not calibrated",
             differences: "PFLlib counts the samples of all clients together (`counts: global`): where the classes are balanced over all \

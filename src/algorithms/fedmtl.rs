@@ -79,6 +79,8 @@ impl Algorithm for FedMtl {
             paper: "Smith et al., Federated Multi-Task Learning, NeurIPS 2017",
             year: 2017,
             personal: "the whole model w_k",
+            down: "w",
+            up: "w",
             rule: "each step at client k: w_k <- w_k - lr (grad + d/dw_k lambda tr(W Omega W')), W the models of the round as they began it, \
                    with w_k kept up to date; Omega = I - 11'/m draws the models to their mean",
             differences: "the paper learns Omega and solves the dual problem (MOCHA); PFLlib fixes Omega, with ones everywhere where an \

@@ -41,6 +41,8 @@ impl Algorithm for FedNtd {
             paper: "Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated Learning, NeurIPS 2022",
             year: 2022,
             personal: "nothing",
+            down: "w",
+            up: "w",
             rule: "client: min CE + beta tau^2 KL(softmax(z_g/tau) || softmax(z/tau)), both over the classes that are not the label, with the \
                    logits z_g of the received model; server: w <- the plain mean of the models",
             differences: "PFLlib divides the sum of the models by the nominal cohort size whatever arrived, so that lost uploads shrink the \

@@ -7,10 +7,12 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::base::numerics::simplex;
 use crate::engine::tape::cross_entropy;
-use crate::engine::{Entry, Part, Parts};
+use crate::engine::{Entry, Layout, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
+use crate::fl::state::Floats;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded, Visitor,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Visitor,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -158,6 +160,8 @@ impl Algorithm for FedPac {
             paper: "Xu, Tong, Huang, Personalized Federated Learning with Feature Alignment and Classifier Collaboration, ICLR 2023",
             year: 2023,
             personal: "the head, a combination of all heads",
+            down: "w + C f",
+            up: "w + c f + C f + 1",
             rule: "one epoch on the head, then E epochs on the base with CE + lambda mean((f - prototype)^2); bases are averaged as FedAvg; \
                    head_i <- sum_j a_ij head_j, where a_i minimises sum_jk a_j a_k <H_i - H_j, H_i - H_k> + sum_j a_j^2 v_j on the simplex",
             differences: "PFLlib gives a client the combination that was found for another one and combines heads that it has already \
@@ -192,7 +196,7 @@ impl Algorithm for FedPac {
                     "What a client's prototype counts in the common one.",
                 ),
             ],
-            revision: 2,
+            revision: 3,
         }
     }
 
@@ -202,6 +206,13 @@ impl Algorithm for FedPac {
 
     fn shared(&self, layer: &Entry) -> bool {
         layer.part == Part::Base
+    }
+    /// Base, combined head and common prototypes down; base, head, prototypes and statistics up.
+    fn traffic(&self, layout: &Layout, upload: &mut Upload, template: &Model) -> Traffic {
+        let mut floats = Floats::new(template);
+        upload.visit(&mut floats);
+        let (whole, common) = (layout.len as u64, (template.net.classes() * template.net.features()) as u64);
+        Traffic { down: whole + common, up: whole + floats.total }
     }
 
     /// The statistics of the received base. PFLlib has all clients compute them: only the first time, in training mode, does that

@@ -144,6 +144,8 @@ impl Algorithm for FedPcl {
             paper: "Tan et al., Federated Learning from Pre-Trained Models: A Contrastive Learning Approach, NeurIPS 2022",
             year: 2022,
             personal: "the base; the head is not used",
+            down: "N C f + C f",
+            up: "c f",
             rule: "client, from its second participation: min CE(z G / tau, y) + (1/N) sum_j CE(z Q_j / tau, y), where z is the normalised \
                    feature and the columns of G and Q_j are the global prototypes and those of client j; its own are the class means of z; \
                    server: the plain mean for each class; prediction: the own prototype with the greatest inner product",
@@ -165,7 +167,7 @@ impl Algorithm for FedPcl {
                 ),
                 Field::with("clip", Type::positive(), 10.0, "Greatest Euclidean norm of the gradient.").from("", "PFLlib"),
             ],
-            revision: 3,
+            revision: 4,
         }
     }
 
@@ -231,6 +233,8 @@ impl Algorithm for FedPcl {
         *global = Prototypes::mean_of(uploads.iter().map(|upload| &upload.extra.own), false);
         for upload in uploads {
             clients[upload.client] = upload.extra.own.clone();
+            // Also where a client had no whole batch: then all are in the order of the classes, not in that of the global ones.
+            clients[upload.client].pad(global);
         }
         for own in clients {
             if own.is_empty() { *own = global.clone() } else { own.pad(global) }
@@ -238,10 +242,11 @@ impl Algorithm for FedPcl {
         Ok(())
     }
 
-    /// A client classifies with its own prototypes, and the global ones where it has none of a class.
+    /// A client that took part, even one without a whole batch, classifies with its own prototypes, and the global ones where it has
+    /// none of a class.
     fn distribute(&self, arena: &mut Arena<'_, Self>, _: &[Uploaded<Sent>]) -> Outcome<()> {
         let global = &arena.server.state.global;
-        arena.clients.iter_mut().map(|client| &mut client.state.0).filter(|own| !own.is_empty()).for_each(|own| own.pad(global));
+        arena.clients.iter_mut().filter(|client| client.participations > 0).for_each(|client| client.state.0.pad(global));
         Ok(())
     }
 

@@ -22,6 +22,8 @@ impl Algorithm for FedPer {
             paper: "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv 1912.00818, 2019",
             year: 2019,
             personal: "the head",
+            down: "b",
+            up: "b",
             rule: "base and head are trained together; only the bases are averaged, as FedAvg",
             differences: "none",
             fields: Vec::new(),

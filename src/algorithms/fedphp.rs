@@ -52,6 +52,8 @@ impl Algorithm for FedPhp {
             paper: "Li et al., FedPHP: Federated Personalization with Inherited Private Models, ECML PKDD 2021",
             year: 2021,
             personal: "an inherited model h_c",
+            down: "w",
+            up: "w",
             rule: "client c minimizes (1 - lambda) L(w) + lambda MMD(features of w, features of h_c); then h_c <- mu_t h_c + (1 - mu_t) w \
                    with mu_t = mu t/T; the server averages w as FedAvg",
             differences: "PFLlib's defaults (lambda 1, mu 0) learn nothing. PFLlib evaluates the local model after training (`evaluate: local`), \

@@ -56,6 +56,8 @@ impl Algorithm for FedProto {
             paper: "Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022",
             year: 2022,
             personal: "the whole model",
+            down: "C f",
+            up: "c f",
             rule: "client: min CE + lambda * mean (f(x) - g_y)^2 with the global prototype g_y of the label; its own prototypes are the \
                    class means of f(x); server: g_k <- mean of the prototypes of class k; prediction: the nearest prototype",
             differences: "PFLlib averages features while training and counts every client once (`collect: during`, `weighted: false`); \

@@ -26,6 +26,8 @@ impl Algorithm for FedProx {
             paper: "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020",
             year: 2020,
             personal: "nothing",
+            down: "w",
+            up: "w",
             rule: "each step at client c: w_c <- w_c - lr (grad + mu (w_c - w)); the server averages as FedAvg",
             differences: "the paper's inexactness gamma is not modelled, as in PFLlib; PFLlib's default mu = 0 switches the method off",
             fields: vec![

@@ -26,6 +26,8 @@ impl Algorithm for FedRep {
             paper: "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021",
             year: 2021,
             personal: "the head",
+            down: "b",
+            up: "b",
             rule: "head_epochs epochs of SGD on the head with the base fixed, then E epochs on the base with the head fixed; the bases are \
                    averaged as FedAvg",
             differences: "none; the authors' scripts use 10 head epochs, PFLlib 1",

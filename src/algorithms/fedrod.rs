@@ -57,6 +57,8 @@ impl Algorithm for FedRod {
             paper: "Chen, Chao, On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022",
             year: 2022,
             personal: "a second head q_c",
+            down: "w",
+            up: "w",
             rule: "client: base and generic head min CE of z_k + ln n_k (balanced softmax), where n_k is its number of samples of class k; \
                    then q_c min CE of z + q_c(f) with z and the features f fixed; base and generic head are averaged as FedAvg; prediction: \
                    z + q_c(f)",

@@ -92,6 +92,8 @@ impl Algorithm for Fml {
             paper: "Shen et al., Federated Mutual Learning, arXiv 2006.16765, 2020",
             year: 2020,
             personal: "a second model",
+            down: "w",
+            up: "w",
             rule: "client: the personal model min alpha CE + (1 - alpha) KL(meme || personal), the meme min beta CE + (1 - beta) \
                    KL(personal || meme), gradients clipped to a norm of 10; server: the plain mean of the memes",
             differences: "PFLlib lets each divergence train its teacher too (`peer: learns`) and divides it by rows and classes \

@@ -2,12 +2,12 @@
 
 use super::shared::classes::counts;
 use super::shared::flat::dot;
-use super::shared::normed::{Norm, Normed, repeat, twice};
+use super::shared::normed::{Norm, Normed, twice};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
-use crate::engine::tape::{Graph, Leaf, Loss, Traced, constant, cross_entropy, known};
+use crate::engine::tape::{Graph, Leaf, Loss, Traced, constant, cross_entropy, known, operation};
 use crate::engine::update::Correction;
-use crate::engine::{Entry, Layout, Model, Part, Parts};
+use crate::engine::{Dense, Entry, Layout, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::Law;
 use crate::fl::{
@@ -97,10 +97,39 @@ impl State for Own {
 /// What takes part in the loss of one batch beside the models.
 struct Step<'a> {
     embeddings: Leaf,
-    gamma: Norm,
-    beta: Norm,
+    gamma: (Dense, Norm),
+    beta: (Dense, Norm),
     received: &'a [f32],
     own: &'a Own,
+}
+
+/// What the valve makes of features f under the condition of this row: relu(f (gain + 1) + offset), with gradients to all three.
+fn through(features: Traced, gain: Traced, offset: Traced, row: usize) -> Traced {
+    let (rows, width) = *features.shape();
+    let at = row * width..(row + 1) * width;
+    let (f, gains, offsets) = (features.as_vec(), gain.as_vec(), offset.as_vec());
+    let mut out = f.clone();
+    for line in out.chunks_exact_mut(width) {
+        line.iter_mut().zip(&gains[at.clone()]).zip(&offsets[at.clone()]).for_each(|((v, gain), offset)| {
+            *v = *v * (gain + 1.0) + offset;
+            *v = if *v <= 0.0 { 0.0 } else { *v };
+        });
+    }
+    let result = constant(out.clone(), rows, width);
+    operation([features, gain, offset], result, move |d_out| {
+        let (mut d_f, mut d_gain, mut d_offset) = (d_out.to_vec(), vec![0.0; gains.len()], vec![0.0; offsets.len()]);
+        let lines = d_f.chunks_exact_mut(width).zip(f.chunks_exact(width)).zip(out.chunks_exact(width));
+        for ((d_line, f), out) in lines {
+            let sums = d_gain[at.clone()].iter_mut().zip(&mut d_offset[at.clone()]).zip(&gains[at.clone()]);
+            for (((d, f), out), ((d_gain, d_offset), gain)) in d_line.iter_mut().zip(f).zip(out).zip(sums) {
+                *d = if *out <= 0.0 { 0.0 } else { *d };
+                *d_gain += *d * f;
+                *d_offset += *d;
+                *d *= gain + 1.0;
+            }
+        }
+        [d_f, d_gain, d_offset]
+    })
 }
 
 /// The first weight times the cross-entropy of the cosines between features and embeddings, plus the second times the distance of the
@@ -156,34 +185,28 @@ fn guidance(
 }
 
 impl Gpfl {
-    /// The whole loss on the graphs of model, gamma and beta: the personal route through the head, the generic one by its guidance.
-    fn loss(&self, graphs: &[Graph], labels: &[u32], step: &Step<'_>) -> Outcome<Loss> {
+    /// The whole loss: the personal route through the head, the generic one by its guidance.
+    fn loss(&self, graph: &Graph, labels: &[u32], step: &Step<'_>) -> Outcome<Loss> {
         let magnitude = self.variant.choose(self.magnitude, Magnitude::Norm, Magnitude::Squared);
         let guide = |features| guidance(features, &step.embeddings, step.received, labels, (self.angle, self.lambda), magnitude);
         if !self.valve {
-            return Ok(cross_entropy(graphs[0].logits(), labels) + guide(graphs[0].features()));
+            return Ok(cross_entropy(graph.logits(), labels) + guide(graph.features()));
         }
-        let rows = labels.len();
         let width = step.own.personal.len();
         let conditions = || {
             let both = [&step.own.personal[..], &step.own.generic].concat();
             constant(both, 2, width)
         };
-        let gain = step.gamma.apply(graphs[1].head_of_constant(conditions()).relu());
-        let offset = step.beta.apply(graphs[2].head_of_constant(conditions()).relu());
-        let ((gain, gain2), (offset, offset2)) = (twice(gain), twice(offset));
-        let route = |which: usize, gain: Traced, offset: Traced| {
-            let gain = repeat(gain, &vec![which; rows]) + 1.0;
-            (graphs[0].features() * gain + repeat(offset, &vec![which; rows])).relu()
-        };
-        let personal = cross_entropy(graphs[0].head(route(0, gain, offset)), labels);
-        Ok(personal + guide(route(1, gain2, offset2)))
+        let respond = |(dense, norm): &(Dense, Norm)| twice(norm.apply(dense.apply_constant(conditions()).relu()));
+        let ((gain, gain2), (offset, offset2)) = (respond(&step.gamma), respond(&step.beta));
+        let personal = cross_entropy(graph.head(through(graph.features(), gain, offset, 0)), labels);
+        Ok(personal + guide(through(graph.features(), gain2, offset2, 1)))
     }
 
-    fn step<'a>(embeddings: &[f32], valve: &Valve, received: &'a [f32], own: &'a Own) -> Step<'a> {
+    fn step<'a>(embeddings: &[f32], valve: &Valve, received: &'a [f32], own: &'a Own) -> Outcome<Step<'a>> {
         let width = own.personal.len();
         let embeddings = Leaf::new(embeddings.to_vec(), embeddings.len() / width.max(1), width);
-        Step { embeddings, gamma: valve.gamma.norm(), beta: valve.beta.norm(), received, own }
+        Ok(Step { embeddings, gamma: valve.gamma.graph()?, beta: valve.beta.graph()?, received, own })
     }
 
     /// What one of the valve's networks makes of a condition.
@@ -218,6 +241,8 @@ impl Algorithm for Gpfl {
                     Learning, ICCV 2023",
             year: 2023,
             personal: "the head",
+            down: "b + C f + 2 f f + 6 f",
+            up: "b + C f + 2 f f + 6 f",
             rule: "client: min CE(h(V(f, u_p)), y) + CE(cosines of V(f, u_g) and the class embeddings, y) + lambda ||V(f, u_g) - E_y||, where \
                    V(f, u) = relu(f (gamma(u) + 1) + beta(u)), E are the received embeddings, u_g their mean and u_p their mean weighted by \
                    the client's class shares; base, embeddings and valve are averaged as FedAvg",
@@ -268,7 +293,7 @@ impl Algorithm for Gpfl {
                     "The learning rate of embeddings and valve.",
                 ),
             ],
-            revision: 3,
+            revision: 4,
         }
     }
 
@@ -325,16 +350,15 @@ impl Algorithm for Gpfl {
         let (mut gammas, mut betas) = (three(trainer), three(trainer));
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
-                let step = Self::step(&trained, &valve, embeddings, &client.state);
-                let objective = Objective::joint(|graphs, labels| self.loss(graphs, labels, &step));
-                let models = &mut [&mut *model, &mut valve.gamma.linear, &mut valve.beta.linear];
-                trainer.gradients(models, batch, &objective, Parts::All)?;
+                let step = Self::step(&trained, &valve, embeddings, &client.state)?;
+                let objective = Objective::custom(|graph, labels| self.loss(graph, labels, &step));
+                trainer.gradients(&mut [&mut *model], batch, &objective, Parts::All)?;
                 drop(objective);
                 trainer.apply(0, model, Update::new(&mut own));
                 let all = 0..trained.len();
                 other.step(&mut trained, &step.embeddings.gradient(), rate, all, &decay);
-                valve.gamma.step(trainer, 1, &step.gamma, &mut gammas, rate, &decay);
-                valve.beta.step(trainer, 2, &step.beta, &mut betas, rate, &decay);
+                valve.gamma.step(trainer, step.gamma, &mut gammas, rate, &decay);
+                valve.beta.step(trainer, step.beta, &mut betas, rate, &decay);
                 Ok(())
             })?;
         }
@@ -418,11 +442,10 @@ impl Algorithm for Gpfl {
         batch: &mut Batch,
     ) -> Outcome<Option<f64>> {
         let Modules { embeddings, valve: Some(valve), .. } = &server.state else { return Ok(None) };
-        let step = Self::step(embeddings, valve, embeddings, &client.state);
-        let objective = Objective::joint(|graphs, labels| self.loss(graphs, labels, &step));
-        let (mut gamma, mut beta) = (valve.gamma.linear.clone(), valve.beta.linear.clone());
+        let step = Self::step(embeddings, valve, embeddings, &client.state)?;
+        let objective = Objective::custom(|graph, labels| self.loss(graph, labels, &step));
         let mut model = Model { training: false, ..client.model.clone() };
-        Ok(Some(f64::from(trainer.loss(&mut [&mut model, &mut gamma, &mut beta], batch, &objective)?)))
+        Ok(Some(f64::from(trainer.loss(&mut [&mut model], batch, &objective)?)))
     }
 }
 
@@ -453,6 +476,36 @@ mod tests {
                 assert!((d_features[i] - (at(1e-2) - at(-1e-2)) / 2e-2).abs() < 2e-3);
                 let at = |step| value(&features, &moved(&embeddings, i, step)).0;
                 assert!((d_embeddings[i] - (at(1e-2) - at(-1e-2)) / 2e-2).abs() < 2e-3);
+            }
+        }
+    }
+
+    #[test]
+    fn the_valve_has_the_gradients_of_its_value() {
+        let (features, gain, offset) = (vec![1.0, -0.5, 0.3, 0.7], vec![9.0, 9.0, 0.5, -0.4], vec![9.0, 9.0, 0.1, -0.1]);
+        let value = |of: [&[f32]; 3]| {
+            let leaves = of.map(|values| Leaf::new(values.to_vec(), 2, 2));
+            let [f, g, o] = &leaves;
+            let weights = constant(vec![1.0, -2.0, 0.5, 3.0], 2, 2);
+            let loss = (through(f.traced(), g.traced(), o.traced(), 1) * weights).sum();
+            let value = loss.as_vec()[0];
+            loss.backward();
+            (value, leaves.map(|leaf| leaf.gradient()))
+        };
+        let own = [&features[..], &gain, &offset];
+        let (at, slopes) = value(own);
+        // relu(1.5 + 0.1) - 2 relu(-0.3 - 0.1) + 0.5 relu(0.45 + 0.1) + 3 relu(0.42 - 0.1)
+        assert!((at - (1.6 + 0.275 + 0.96)).abs() < 1e-6);
+        for which in 0..3 {
+            for i in 0..4 {
+                let moved = |step: f32| {
+                    let mut moved = own[which].to_vec();
+                    moved[i] += step;
+                    let mut of = own;
+                    of[which] = &moved;
+                    value(of).0
+                };
+                assert!((slopes[which][i] - (moved(1e-2) - moved(-1e-2)) / 2e-2).abs() < 1e-3, "{which} {i}");
             }
         }
     }

@@ -23,6 +23,8 @@ impl Algorithm for LgFedAvg {
                     2020",
             year: 2020,
             personal: "the base",
+            down: "h",
+            up: "h",
             rule: "base and head are trained together; only the heads are averaged, as FedAvg",
             differences: "the authors start from a model that FedAvg has trained; PFLlib and this implementation start from the initial one",
             fields: Vec::new(),

@@ -23,6 +23,8 @@ impl Algorithm for Local {
             paper: "the lower baseline of every comparison; PFLlib's implementation",
             year: 2017,
             personal: "the whole model",
+            down: "0",
+            up: "0",
             rule: "w_c <- w_c after E epochs of SGD at client c; nothing is sent",
             differences: "PFLlib draws the cohort twice a round and uses the second draw; here it is drawn once",
             fields: Vec::new(),

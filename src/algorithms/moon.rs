@@ -94,6 +94,8 @@ impl Algorithm for Moon {
             paper: "Li, He, Song, Model-Contrastive Federated Learning, CVPR 2021",
             year: 2021,
             personal: "nothing; each client remembers its last local model",
+            down: "w",
+            up: "w",
             rule: "client: min CE - mu ln(e^(cos(z, z_glob)/tau) / (e^(cos(z, z_glob)/tau) + e^(cos(z, z_prev)/tau))) with the features z of \
                    the local, the received and the previous local model; the server averages as FedAvg",
             differences: "no projection head between features and contrast, as in PFLlib; the two frozen models normalise by the batch's \

@@ -84,6 +84,8 @@ impl Algorithm for PerFedAvg {
                     Meta-Learning Approach, NeurIPS 2020",
             year: 2020,
             personal: "one step from the global model",
+            down: "w",
+            up: "w",
             rule: "for each pair of batches D, D': v <- w_c - alpha grad(w_c; D), w_c <- w_c - beta grad(v; D'); the server averages; a client \
                    is tested after one step from w",
             differences: "first order, as in PFLlib: the Hessian is left out. PFLlib sets beta to the learning rate whatever is asked for, \

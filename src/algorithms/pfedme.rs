@@ -71,6 +71,8 @@ impl Algorithm for PFedMe {
             paper: "T. Dinh, Tran, Nguyen, Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020",
             year: 2020,
             personal: "a model theta_c near the global one",
+            down: "w",
+            up: "w",
             rule: "on each batch K times theta <- theta - lr_p (grad + lambda (theta - l) + decay theta), then l <- l - lr lambda (l - theta); \
                    w <- (1 - beta) w + beta mean(l_c)",
             differences: "in PFLlib the list of personal parameters becomes an alias of the working model, so that it evaluates the broadcast \
@@ -103,7 +105,7 @@ impl Algorithm for PFedMe {
                     "How the uploads are averaged.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
     fn beside_gradients(&self) -> Option<&'static str> {
@@ -124,8 +126,11 @@ impl Algorithm for PFedMe {
         let rate = trainer.decayed(self.personal_learning_rate);
         let outer = (self.lambda * trainer.world.settings.learning_rate) as f32;
         let mut optimiser = trainer.optimiser();
+        let trained = &mut client.state.trained;
         for _ in 0..trainer.epochs() {
             trainer.pass(trainer.training(), |trainer, batch| {
+                // A first step makes the alias; a client without a batch has none.
+                *trained |= self.inner_steps > 0;
                 let corrections =
                     [Correction::Proximal { mu: self.lambda as f32, reference: &local }, Correction::Decay(self.weight_decay)];
                 for _ in 0..self.inner_steps {
@@ -138,7 +143,6 @@ impl Algorithm for PFedMe {
                 Ok(())
             })?;
         }
-        client.state.trained = true;
         client.state.theta = (self.evaluate() == Evaluate::Theta).then(|| client.model.clone());
         client.model.params = local;
         Ok(())

@@ -56,6 +56,8 @@ impl Algorithm for PflDa {
                     Technometrics 2023",
             year: 2023,
             personal: "base and head",
+            down: "h",
+            up: "h",
             rule: "client: E epochs on its head h with min CE(h(f(x))) + lambda ||h - g||, its base fixed; then E epochs on its base f and on \
                    its copy of the global head g with min CE(g(f(x))); the heads g are averaged as FedAvg",
             differences: "in PFLlib the norm carries no gradient, so that lambda has no effect (`variant: pfllib`); by default it does. New \

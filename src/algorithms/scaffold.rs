@@ -6,6 +6,7 @@ use crate::engine::{Layout, Model, Params};
 use crate::fl::{Aggregation, Algorithm, Client, Description, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
+use serde_json::json;
 
 /// Karimireddy et al., ICML 2020, Algorithm 1 with option II.
 #[derive(Debug, Deserialize)]
@@ -13,6 +14,13 @@ use serde::Deserialize;
 pub(crate) struct Scaffold {
     server_learning_rate: f32,
     divisor: Divisor,
+    // Trainings from before it was introduced do not name it.
+    #[serde(default = "acting")]
+    controls: bool,
+}
+
+fn acting() -> bool {
+    true
 }
 
 /// By what the sum of the model changes is divided.
@@ -60,6 +68,8 @@ impl Algorithm for Scaffold {
             paper: "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020",
             year: 2020,
             personal: "a control variate c_i",
+            down: "2 w",
+            up: "2 w",
             rule: "each step at client i: y_i <- y_i - lr (grad - c_i + c); c_i <- c_i - c + (x - y_i)/(K lr); \
                    x <- x + eta_s sum_i (y_i - x)/m; c <- c + sum_i (change of c_i)/N",
             differences: "PFLlib divides by the nominal cohort size whatever arrived (`divisor: static`, the default); the paper divides \
@@ -77,6 +87,11 @@ impl Algorithm for Scaffold {
                     "What the sum of the model changes is divided by; differs only when uploads are lost or the cohort size is drawn.",
                 )
                 .from("|S|", "PFLlib"),
+                Field {
+                    introduced: Some(json!(true)),
+                    ..Field::with("controls", Type::Bool, true, "Whether the control variates act; without them, they stay 0: an ablation.")
+                        .from("c", "the paper")
+                },
             ],
             revision: 1,
         }
@@ -108,7 +123,7 @@ impl Algorithm for Scaffold {
 
     /// The client's new control: c_i - c + (x - y_i)/(K lr).
     fn upload(&self, trainer: &mut Trainer<'_>, server: &Server<Control>, client: &mut Client<Control>) -> Outcome<()> {
-        if let Some(kappa) = Self::kappa(trainer.world, trainer.samples(), trainer.epochs()) {
+        if let Some(kappa) = Self::kappa(trainer.world, trainer.samples(), trainer.epochs()).filter(|_| self.controls) {
             let (x, c) = (&server.global.params, &server.state.0);
             for (((own, c), x), y) in client.state.0.iter_mut().zip(c.iter()).zip(x.iter()).zip(client.model.params.iter()) {
                 *own = (*own - c) + kappa * (x - y);
@@ -137,7 +152,9 @@ impl Algorithm for Scaffold {
             for i in 0..x.len() {
                 let y = upload.model.params[i];
                 x[i] += (y - old_x[i]) / count * self.server_learning_rate;
-                c[i] += (kappa * (old_x[i] - y) - old_c[i]) / clients;
+                if self.controls {
+                    c[i] += (kappa * (old_x[i] - y) - old_c[i]) / clients;
+                }
             }
         }
         Ok(())

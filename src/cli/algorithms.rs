@@ -7,6 +7,7 @@ use super::output::{Listing, Text, columns};
 use crate::base::Fault;
 use crate::base::text::{nearest, quoted};
 use crate::fl::Description;
+use crate::fl::algorithm::FLOATS;
 use crate::spec::catalog::{Bound, Default, Field, Type};
 use crate::spec::node::short;
 use serde_json::{Value, json};
@@ -26,9 +27,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let described: Vec<&Description> = all.iter().map(|entry| &entry.description).collect();
     match &args.name {
         None => context.show(&Listing {
-            header: vec!["name", "algorithm", "year", "family", "what stays personal"],
+            header: vec!["name", "algorithm", "year", "family", "what stays personal", "down", "up", "paper"],
             rows: described.iter().map(|d| row(d)).collect(),
-            note: String::new(),
+            note: wrapped(FLOATS, "").trim_end().to_owned(),
             json: described.iter().map(|d| to_json(d)).collect(),
             key: 0,
         })?,
@@ -49,12 +50,29 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
 }
 
 fn row(d: &Description) -> Vec<String> {
-    vec![d.name.to_owned(), d.title.to_owned(), d.year.to_string(), d.family.to_owned(), d.personal.to_owned()]
+    let words = [d.name, d.title, &d.year.to_string(), d.family, d.personal, d.down, d.up, &short_paper(d.paper)];
+    words.map(str::to_owned).to_vec()
+}
+
+/// The first author and the venue of "Author et al., Title, Venue Year".
+fn short_paper(paper: &str) -> String {
+    let parts: Vec<&str> = paper.split(", ").collect();
+    // A volume stands before its year.
+    let venue = parts.len() - if parts.last().is_some_and(|last| last.parse::<u16>().is_ok()) { 2 } else { 1 };
+    format!("{}, {}", parts[0], parts[venue.min(parts.len() - 1)..].join(", "))
 }
 
 fn text(d: &Description) -> String {
     let mut out = format!("{} ({})\n\n", d.title, d.name);
-    let rows = [("paper", d.paper), ("family", d.family), ("personal", d.personal), ("rule", d.rule), ("differences", d.differences)];
+    let floats = format!("down {}, up {}; {FLOATS}", d.down, d.up);
+    let rows = [
+        ("paper", d.paper),
+        ("family", d.family),
+        ("personal", d.personal),
+        ("floats", &floats),
+        ("rule", d.rule),
+        ("differences", d.differences),
+    ];
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         out.push_str(&wrapped(&format!("{name}: {value}"), "  "));
     }
@@ -150,6 +168,8 @@ fn to_json(d: &Description) -> Value {
         "paper": d.paper,
         "year": d.year,
         "personal": d.personal,
+        "down": d.down,
+        "up": d.up,
         "rule": d.rule,
         "differences": d.differences,
         "revision": d.revision,
@@ -190,6 +210,14 @@ mod tests {
         ] {
             assert_eq!(kind(&ty), want);
         }
+    }
+
+    #[test]
+    fn a_paper_in_short_is_its_first_author_and_venue() {
+        let short = short_paper("Wu et al., Communication-efficient learning, via, commas, Nature Communications 13, 2022");
+        assert_eq!(short, "Wu et al., Nature Communications 13, 2022");
+        assert_eq!(short_paper("T. Dinh, Tran, Nguyen, Moreau Envelopes, NeurIPS 2020"), "T. Dinh, NeurIPS 2020");
+        assert_eq!(short_paper("2020"), "2020, 2020");
     }
 
     #[test]

@@ -199,6 +199,16 @@ impl Layout {
     pub fn export<F: Real>(&self, flat: &[F], entry: &Entry) -> Vec<F> {
         export(&flat[entry.range.clone()], &entry.order)
     }
+    /// Rows and columns as which a parameter of two dimensions lies in the flat vector: torch's matrix, or its transpose, perhaps with
+    /// its rows in another order. Absent where it lies otherwise.
+    #[must_use]
+    pub fn matrix(&self, entry: &Entry) -> Option<(usize, usize)> {
+        match (&entry.order, &entry.shape[..]) {
+            (Order::Plain, [rows, columns]) => Some((*rows, *columns)),
+            (Order::Linear { inputs, outputs, .. }, [_, _]) => Some((*inputs, *outputs)),
+            _ => None,
+        }
+    }
     /// Writes torch's values of a parameter into the flat vector.
     ///
     /// # Errors

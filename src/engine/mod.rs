@@ -2,6 +2,7 @@
 //!
 //! This is the only place that names dfdx's devices. It knows nothing of clients, rounds or algorithms.
 
+mod dense;
 mod elementary;
 mod kernels;
 mod layout;
@@ -25,6 +26,7 @@ pub mod update;
 /// every training.
 pub const REVISION: u32 = 3;
 
+pub use dense::Dense;
 pub use layout::{BufferEntry, Entry, Init, Layout, Part, StateItem};
 pub use model::{Model, Tensor};
 pub use network::{Layer, Network, Shape};

@@ -102,12 +102,12 @@ impl Leaf {
 }
 
 /// The tensor row by row in memory, and its tape. Free unless it is broadcast or permuted; then the gradient is carried back too.
-fn row_by_row(tensor: Traced) -> (Constant, StepTape) {
+pub(super) fn row_by_row(tensor: Traced) -> (Constant, StepTape) {
     tensor.contiguous().split_tape()
 }
 
 /// The values of a tensor that is row by row in memory.
-fn values(tensor: &Constant) -> Vec<f32> {
+pub(super) fn values(tensor: &Constant) -> Vec<f32> {
     let mut values = vec![0.0; tensor.shape().num_elements()];
     tensor.copy_into(&mut values);
     values
@@ -303,6 +303,13 @@ pub fn known(x: Traced, value: f32, gradient: Vec<f32>) -> Loss {
         Ok(())
     });
     loss.put_tape(tape)
+}
+
+/// A loss of several values whose value and gradients (row by row, as long as the values) are already known.
+#[must_use]
+pub fn known_of<const N: usize>(values: [Traced; N], value: f32, gradients: [Vec<f32>; N]) -> Loss {
+    operation(values, constant(vec![value], 1, 1), move |factor| gradients.map(|gradient| gradient.iter().map(|d| factor[0] * d).collect()))
+        .sum()
 }
 
 /// An operation of several values whose result is already known: `back` maps the gradient of the result (row by row) to those of the

@@ -76,6 +76,11 @@ pub struct Aggregation<'a> {
     pub cohort: &'a [usize],
 }
 
+/// The letters of [`Description::down`] and [`Description::up`].
+pub const FLOATS: &str = "down and up are the floats that a client receives and sends in a round: w of the model, b of its base, h of its head, \
+                          n of its normalisations, g of a generator; f features, C classes, c classes of the client, N clients, M models of \
+                          others, r singular values kept of each m x n matrix";
+
 /// What `pflpipe algorithms` tells of an algorithm.
 #[derive(Clone, Debug)]
 pub struct Description {
@@ -91,6 +96,10 @@ pub struct Description {
     pub year: u16,
     /// What stays personal.
     pub personal: &'static str,
+    /// Floats that a client receives in a round with the default hyper-parameters; [`FLOATS`] explains the letters.
+    pub down: &'static str,
+    /// Floats that it sends.
+    pub up: &'static str,
     /// The update rule in plain text.
     pub rule: &'static str,
     /// Where the reference's code differs from the paper or from this implementation.

@@ -8,7 +8,7 @@ use crate::base::Outcome;
 use crate::engine::loss;
 use crate::engine::tape::Branch;
 use crate::engine::update::{Correction, Optimiser, Rule, clip, sgd};
-use crate::engine::{Model, Parts, Support};
+use crate::engine::{Dense, Model, Parts, Support};
 use smallvec::SmallVec;
 
 /// One client (or the server) at work in one phase of a round, on one thread.
@@ -437,6 +437,17 @@ impl<'a> Trainer<'a> {
                 update.optimiser.step(&mut model.params, grad, rate, range, &corrections);
             }
         }
+    }
+
+    /// One step of a small model that took part in the loss of the last [`Trainer::gradients`] as a dense layer; its corrections may
+    /// only be as long as its parameters.
+    pub fn apply_dense(&mut self, layer: Dense, model: &mut Model, update: Update<'_>) {
+        if let Some(norm) = update.clip {
+            layer.clip(norm);
+        }
+        let decay = self.world.settings.optimizer.decay().filter(|_| update.decays);
+        let corrections: SmallVec<[_; 4]> = decay.into_iter().chain(update.corrections.iter().copied()).collect();
+        layer.step(model, update.optimiser, update.rate.unwrap_or(self.rate as f32), &corrections);
     }
 
     /// Features (rows x width) and logits (rows x classes) of a batch in the model's own mode.

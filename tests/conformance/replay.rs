@@ -20,6 +20,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub const NOT_BUILT: &str = "not built yet";
+/// What stays at its start where a client has no whole batch: our state does not hold it, but its evaluation shows it.
+const STANDS: (&str, &str) = ("pFedMe", "personalized_params");
 
 /// The fixture's answers: no shuffling, the recorded cohorts, the noise and labels of its rules.
 struct Recorded {
@@ -210,6 +212,9 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
         }
         let (attribute, item) = mapping::attribute(&run.algorithm, rest);
         let client = owner.strip_prefix("client").and_then(|c| c.parse::<usize>().ok());
+        if client.is_some_and(|client| mapping::untrained(fixture, client) && (run.algorithm.as_str(), attribute) == STANDS) {
+            continue;
+        }
         let source = mapping::source(&run.algorithm, client.is_none(), attribute).ok_or_else(|| format!("`{rest}` is not mapped"))?;
         let own: Vec<(String, Leaf)>;
         let at = |round: u64| parties(round).ok_or_else(|| format!("no state after round {round}"));
@@ -250,9 +255,8 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
             Source::Columns(leaf) => {
                 let Some(cohort) = cohort else { continue };
                 let before = at(round - 1)?;
-                let columns = cohort.iter().map(|c| find(fixture, &before.clients[*c], leaf, "", &reference));
-                let columns = columns.collect::<Result<Vec<Vec<f32>>, String>>()?;
-                let rows = columns[0].len();
+                let columns: Vec<Vec<f32>> = cohort.iter().filter_map(|c| whole(&before.clients[*c], leaf)).collect();
+                let rows = columns.first().map_or(0, Vec::len);
                 let matrix = (0..rows).flat_map(|row| columns.iter().map(move |column| column[row])).collect();
                 own = vec![("matrix".to_owned(), Leaf::Vector(matrix))];
                 (&own, "matrix")
@@ -296,6 +300,12 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
         None => Ok(format!("worst {worst:.1e} of {compared} tensors: {where_}")),
         Some(first) => Err(format!("{first} (and {} more of {})", faults.len() - 1, faults.len() + compared)),
     }
+}
+
+/// All that torch's state dict of a model holds, one after the other: parameters, running statistics and counters.
+fn whole(leaves: &[(String, Leaf)], leaf: &str) -> Option<Vec<f32>> {
+    let (_, Leaf::Model(model)) = leaves.iter().find(|(name, _)| name == leaf)? else { return None };
+    Some(model.export_torch().into_iter().flat_map(|(_, _, values)| values).collect())
 }
 
 /// U diag(s) V over the last two axes, from the three factors that the fixture stores.

@@ -210,3 +210,52 @@ fn pflda() {
     done.client(0, "model", &plus(&W, -0.4, &G));
     done.server("global", &split(&W, &plus(&W, 0.4, &G)));
 }
+
+#[test]
+fn fedmtl() {
+    // The models begin equal; in the second round lambda 2 (w_0 - mean) = lambda (w_0 - w_1) draws w_0 to the other one.
+    let (own, other) = (plus(&W, -0.4, &G), plus(&W, 1.2, &G));
+    let pulled = plus(&gradient(&own, 0), 0.5, &plus(&own, -1.0, &other));
+    let done = run(&case("fedmtl", json!({"variant": "paper", "lambda": 0.5})), BOTH, json!({"rounds": 2}));
+    done.client(0, "model", &plus(&own, -RATE, &pulled));
+}
+
+#[test]
+fn fedala() {
+    // In the second round the weights begin at 1, so that the gradient is that of the global model; each falls by g (w - w_0).
+    let (own, global) = (plus(&W, -0.4, &G), plus(&W, 0.4, &G));
+    let g = gradient(&global, 0);
+    let apart = plus(&global, -1.0, &own);
+    let merged = std::array::from_fn::<f64, 6, _>(|i| own[i] + apart[i] * (1.0 - 0.7 * g[i] * apart[i]).clamp(0.0, 1.0));
+    let params = json!({"eta": 0.7, "percent": 100, "tensors": 0, "max_start_epochs": 1});
+    run(&case("fedala", params), BOTH, json!({"rounds": 2})).client(0, "model", &step(&merged, 0));
+}
+
+#[test]
+fn fedcac() {
+    // What is critical starts anew in PFLlib's first round; as the paper has it, clients of equal masks average it. Half of a tensor of
+    // one number is none, so that the base is nobody's own.
+    let mean = plus(&W, 0.4, &G);
+    let after = |params| run(&case("fedcac", params), BOTH, json!({}));
+    after(json!({"variant": "pfllib", "tau": 1.0})).client(0, "model", &W);
+    after(json!({"variant": "paper", "tau": 1.0})).client(0, "model", &mean);
+    after(json!({"variant": "pfllib", "tau": 0.0})).client(0, "model", &mean);
+    after(json!({"variant": "pfllib", "tau": 0.5})).server("global", &mean);
+}
+
+#[test]
+fn fedcross() {
+    // 0.9 W - 0.36 G + 0.1 W + 0.12 G, and 0.9 W + 1.08 G + 0.1 W - 0.04 G.
+    let done = run(&case("fedcross", json!({"alpha": 0.9})), BOTH, json!({}));
+    done.server("middleware[0]", &plus(&W, -0.24, &G));
+    done.server("middleware[1]", &plus(&W, 1.04, &G));
+}
+
+#[test]
+fn every_algorithm_has_a_step_by_hand() {
+    let text = concat!(include_str!("by_hand.rs"), include_str!("by_hand_features.rs"));
+    for entry in pflpipe::algorithms::all().iter() {
+        let name = entry.description.name;
+        assert!(text.contains(&format!("\"{name}\"")), "{name}");
+    }
+}

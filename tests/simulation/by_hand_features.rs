@@ -1,6 +1,6 @@
 //! One step of each algorithm computed by hand: losses on features, prototypes and logits. The world stands in `hand`.
 
-use crate::hand::{G, H, RATE, W, chain, feature, plus, run, softmax};
+use crate::hand::{G, H, RATE, Six, W, chain, feature, plus, run, softmax, step};
 use crate::small::case;
 use serde_json::json;
 
@@ -118,4 +118,48 @@ fn fedpcl() {
     let done = run(&case("fedpcl", json!({})), BOTH, json!({"rounds": 2}));
     done.client(0, "model", &W);
     done.server("protos[0]", &[1.0]);
+}
+
+#[test]
+fn fedpac() {
+    // First the head takes a step, then the base under it. Clients of one sample have no variance, so that each keeps its own head. In
+    // the second round the feature is drawn to the own prototype, the feature after the first.
+    let part = |a: &Six, b: &Six| [a[0], a[1], b[2], b[3], b[4], b[5]];
+    let trained = |start: &Six, label: usize| {
+        let head = part(start, &step(start, label));
+        part(&step(&head, label), &head)
+    };
+    let (own, other) = (trained(&W, 0), trained(&W, 1));
+    let received = [(own[0] + other[0]) / 2.0, (own[1] + other[1]) / 2.0, own[2], own[3], own[4], own[5]];
+    let head = part(&received, &step(&received, 0));
+    let d = [softmax(&head)[0] - 1.0, softmax(&head)[1]];
+    let pulled = chain(&head, d, 2.0 * 0.7 * (feature(&head) - feature(&own)));
+    let done = run(&case("fedpac", json!({"lambda": 0.7})), BOTH, json!({"rounds": 2}));
+    done.client(0, "model", &part(&plus(&head, -RATE, &pulled), &head));
+}
+
+#[test]
+fn fedgc() {
+    // Heads are embeddings of the own classes and begin at 0 here. Client 0 sees label 0: its rows become +-0.2 H; then label 1, with
+    // logits +-0.2 H^2. Client 1 has one class, and nothing to learn; its row is pushed from the embedding of class 0.
+    let p = 1.0 / (1.0 + (-0.4 * H * H).exp());
+    let row = 0.2 * H - RATE * p * H;
+    let moved = RATE * 0.4 * H * p * 2.0 / 3.0;
+    let done = run(&case("fedgc", json!({"lambda": 0.5})), &[&[0, 1], &[1]], json!({}));
+    done.server("heads[0]", &[row, -row]);
+    done.server("heads[1]", &[-RATE * 0.5 / (1.0 + (row * row).exp()) * row]);
+    done.server("global", &[W[0] - moved, W[1] - moved, 1.0, -1.0, 0.0, 0.0]);
+}
+
+#[test]
+fn feddbe() {
+    // The common mean is H, that of every batch before the first round. The first step moves the offset by the slope of the feature,
+    // -1/2; in the second the head sees the feature with it, and the feature is drawn to H.
+    let (start, offset, kappa) = (plus(&W, 0.4, &G), RATE * 0.5, 3.0);
+    let seen = [start[0] + offset, start[1], start[2], start[3], start[4], start[5]];
+    let d = [softmax(&seen)[0] - 1.0, softmax(&seen)[1]];
+    let done = run(&case("feddbe", json!({"momentum": 1.0, "kappa": kappa})), BOTH, json!({"rounds": 2}));
+    done.client(0, "model", &plus(&start, -RATE, &chain(&seen, d, kappa * (feature(&start) - H))));
+    done.client(0, "offset", &[offset - RATE * (d[0] * start[2] + d[1] * start[3])]);
+    done.server("mean", &[H]);
 }

@@ -1,6 +1,7 @@
 //! Defined behavior where a reference crashes: tiny clients, lost uploads, divergence, new clients, slow ones.
 
-use crate::small::{case, every};
+use crate::determinism::run;
+use crate::small::{case, digits, every};
 use pflpipe::fl::Status;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -8,12 +9,46 @@ use std::collections::BTreeSet;
 #[test]
 fn tiny_clients_are_no_reason_to_fail() {
     for case in every() {
-        for sizes in [[40, 5, 30, 2, 1], [40, 9, 8, 11, 12]] {
+        for (sizes, norm) in [([40, 5, 30, 2, 1], false), ([40, 9, 8, 11, 12], false), ([40, 5, 30, 2, 1], true)] {
             for drop_last in [true, false] {
-                let case = case.clone().sizes(&sizes).with(json!({"drop_last": drop_last, "train_loss": "full"}));
+                let mut case = case.clone().sizes(&sizes).with(json!({"drop_last": drop_last, "train_loss": "full"}));
+                case.norm = norm;
                 let run = case.run().unwrap_or_else(|fault| panic!("{}: {fault}", case.name()));
                 assert_eq!(run.history.status, Status::Completed, "{}", case.name());
             }
+        }
+    }
+}
+
+#[test]
+fn clients_with_one_class_are_no_reason_to_fail() {
+    for case in every() {
+        for (norm, all) in [(false, false), (true, false), (false, true)] {
+            let mut case = case.clone().with(json!({"train_loss": "full"}));
+            case.norm = norm;
+            let data = digits();
+            for client in case.clients.iter_mut().skip(if all { 0 } else { 3 }) {
+                let label = data.labels()[client.train[0] as usize];
+                let own = |samples: &mut Vec<u32>| samples.retain(|i| data.labels()[*i as usize] == label);
+                own(&mut client.train);
+                own(&mut client.test);
+            }
+            let run = case.run().unwrap_or_else(|fault| panic!("{}: {fault}", case.name()));
+            assert_eq!(run.history.status, Status::Completed, "{}", case.name());
+        }
+    }
+}
+
+#[test]
+fn rounds_without_uploads_among_others_change_no_result() {
+    // A cohort of one loses its only upload; a larger one does not.
+    let lossy = json!({"join_ratio": 0.2, "random_join_ratio": true, "drop_rate": 0.6, "rounds": 6});
+    for case in every() {
+        for case in [case.clone().with(lossy.clone()), case.norm().with(lossy.clone())] {
+            let one = run(&case);
+            assert_eq!(one, run(&case.clone().threads(8)), "{}", case.name());
+            let notes = case.run().unwrap_or_else(|fault| panic!("{}: {fault}", case.name())).history.notes.len();
+            assert!((1..6).contains(&notes), "{}: {notes}", case.name());
         }
     }
 }

@@ -89,12 +89,15 @@ fn evaluating_seldom_changes_nothing_but_the_number_of_evaluations() {
     for case in every() {
         for case in [busy(case.clone()), case.norm()] {
             let often = case.run().expect("it runs");
-            let seldom = case.clone().with(json!({"eval_every": 3})).run().expect("it runs");
-            assert!(often.global.params[..] == seldom.global.params[..], "{}", case.name());
-            for evaluation in &seldom.history.evaluations {
-                assert!(often.history.evaluations.contains(evaluation), "{} round {}", case.name(), evaluation.round);
+            // Every third round, or only where nothing follows.
+            for every in [3, 1000] {
+                let seldom = case.clone().with(json!({"eval_every": every})).run().expect("it runs");
+                assert!(often.global.params[..] == seldom.global.params[..], "{}", case.name());
+                for evaluation in &seldom.history.evaluations {
+                    assert!(often.history.evaluations.contains(evaluation), "{} round {}", case.name(), evaluation.round);
+                }
+                assert!(seldom.history.evaluations.len() < often.history.evaluations.len());
             }
-            assert!(seldom.history.evaluations.len() < often.history.evaluations.len());
         }
     }
 }

@@ -14,3 +14,4 @@ mod reductions_features;
 mod reductions_models;
 mod resting;
 mod small;
+mod traffic;

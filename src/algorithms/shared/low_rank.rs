@@ -263,9 +263,21 @@ impl WithSimd for Onto<'_> {
     }
 }
 
-/// The transpose of a matrix row by row.
+/// The transpose of a matrix row by row, by blocks of a line of the cache.
 fn turned(matrix: &[f32], rows: usize, columns: usize) -> Vec<f32> {
-    (0..columns).flat_map(|column| (0..rows).map(move |row| matrix[row * columns + column])).collect()
+    const SIDE: usize = 16;
+    let mut out = vec![0.0; matrix.len()];
+    for top in (0..rows).step_by(SIDE) {
+        for left in (0..columns).step_by(SIDE) {
+            for column in left..columns.min(left + SIDE) {
+                let line = &mut out[column * rows..][top..rows.min(top + SIDE)];
+                for (v, row) in line.iter_mut().zip(top..) {
+                    *v = matrix[row * columns + column];
+                }
+            }
+        }
+    }
+    out
 }
 
 /// The matrix row by row, or its transpose where it has more rows than columns.

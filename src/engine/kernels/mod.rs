@@ -8,6 +8,7 @@
 
 mod conv;
 mod conv_back;
+mod descent;
 mod linear;
 mod norm;
 mod pool;
@@ -20,6 +21,7 @@ mod winograd;
 
 pub(super) use conv::{ConvForward, pad, unpad};
 pub(super) use conv_back::{ConvBackward, Entries};
+pub(super) use descent::{LinearDescent, MOST_ROWS};
 pub(super) use linear::{LinearBackward, LinearForward};
 pub(super) use norm::{NormBackward, NormForward, Statistics};
 pub(super) use pool::{pool_backward, pool_forward};

@@ -71,6 +71,29 @@ fn dense_layers_agree_on_every_path() {
 }
 
 #[test]
+fn a_dense_layers_step_is_its_gradient_and_update_to_the_last_bit() {
+    let mut rng = stream(5, Purpose::Noise, 0, 0, 0);
+    for outputs in 1..70 {
+        let (rows, inputs) = (1 + below(&mut rng, 32) as usize, 1 + below(&mut rng, 70) as usize);
+        let mut small = |len: usize| noise(&mut rng, len).iter().map(|v| *v as f32).collect::<Vec<f32>>();
+        let (x, d_y, weight) = (small(rows * inputs), small(rows * outputs), small(inputs * outputs));
+        let decays = &[0.3f32, 0.1][..outputs % 3];
+        for portable in [true, false] {
+            let (mut one, mut two) = (weight[..inputs * outputs].to_vec(), weight[..inputs * outputs].to_vec());
+            let (x, d_y) = (&x, &d_y);
+            run(portable, LinearDescent { rows, inputs, outputs, x, d_y, weight: &mut one, rate: 0.1, decays, padded: &mut Vec::new() });
+            let mut gradient = vec![0.0; two.len()];
+            let (d_weight, weight) = (Some(&mut gradient[..]), &two[..]);
+            let (padded, turned) = (&mut Vec::new(), &mut Vec::new());
+            run(portable, LinearBackward { rows, inputs, outputs, x, weight, d_y, d_weight, d_bias: None, d_x: None, padded, turned });
+            let terms: Vec<Term<'_, f32>> = decays.iter().map(|decay| Term::Decay(*decay)).collect();
+            run(portable, Update { params: &mut two, gradient: &gradient, lr: 0.1, terms: &terms });
+            assert!(one == two, "{rows}x{inputs}x{outputs}");
+        }
+    }
+}
+
+#[test]
 fn convolutions_agree_on_every_path() {
     let mut rng = stream(2, Purpose::Noise, 0, 0, 0);
     let mut pick = |low: usize, high: usize| low + below(&mut rng, (high - low + 1) as u64) as usize;
