@@ -42,6 +42,10 @@ pub struct Arena<'a, A: Algorithm> {
     pub(super) tally: Tally,
 }
 
+/// What a client does in a phase; the first argument is its place among those that do.
+type Work<'w, A> =
+    dyn Fn(usize, &mut Trainer<'_>, &Server<<A as Algorithm>::Server>, &mut Client<<A as Algorithm>::Client>) -> Outcome<()> + Sync + 'w;
+
 impl<'a, A: Algorithm> Arena<'a, A> {
     /// The ids of a group in ascending order.
     #[must_use]
@@ -63,6 +67,17 @@ impl<'a, A: Algorithm> Arena<'a, A> {
         ids: &[usize],
         work: impl Fn(&mut Trainer<'_>, &Server<A::Server>, &mut Client<A::Client>) -> Outcome<R> + Sync,
     ) -> Outcome<Vec<R>> {
+        let results: Vec<Mutex<Option<R>>> = ids.iter().map(|_| Mutex::new(None)).collect();
+        self.visit(ids, &|place, trainer, server, client| {
+            let result = work(trainer, server, client)?;
+            *results[place].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            Ok(())
+        })?;
+        Ok(results.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
+    }
+
+    /// [`Arena::each`] for work that keeps its own results, by the place of the client in `ids`. It is compiled once an algorithm.
+    fn visit(&mut self, ids: &[usize], work: &Work<'_, A>) -> Outcome<()> {
         let (world, server, round, cohort) = (self.world, &*self.server, self.round, self.cohort);
         let (algorithm, resting, phase) = (self.algorithm, self.resting, self.phase);
         let first_pass = pass_base(self.phase, self.calls);
@@ -72,21 +87,21 @@ impl<'a, A: Algorithm> Arena<'a, A> {
         let mut wanted = ids.iter().peekable();
         for client in self.clients.iter_mut() {
             if wanted.next_if(|id| **id == client.id).is_some() {
-                jobs.push(client);
+                jobs.push((jobs.len(), client));
             }
         }
         let done = parallel(
             world,
             jobs,
-            |client| world.shard(client.id).train.len(),
-            |worker, client| {
+            |(_, client)| world.shard(client.id).train.len(),
+            |worker, (place, client)| {
                 let at = Moment { client: client.id as u64, round, pass: first_pass };
                 let position = cohort.iter().position(|id| *id == client.id);
                 let done = |client: &mut Client<A::Client>, worker: &mut Worker| {
                     let mut trainer = trainer(world, worker, at, client.participations, position);
                     trainer.trains = trains;
-                    let result = work(&mut trainer, server, client)?;
-                    Ok((result, trainer.tally))
+                    work(place, &mut trainer, server, client)?;
+                    Ok(trainer.tally)
                 };
                 if !client.rest.asleep {
                     return done(client, worker);
@@ -103,13 +118,10 @@ impl<'a, A: Algorithm> Arena<'a, A> {
                 done(client, worker)
             },
         );
-        let mut results = Vec::with_capacity(done.len());
         for (outcome, id) in done.into_iter().zip(ids) {
-            let (result, tally) = outcome.map_err(|fault: Fault| fault.at(format!("client {id}")))?;
-            self.tally.add(tally);
-            results.push(result);
+            self.tally.add(outcome.map_err(|fault: Fault| fault.at(format!("client {id}")))?);
         }
-        Ok(results)
+        Ok(())
     }
 
     /// The default training phase: local updates, then the uploads of the cohort in the order of ids.
@@ -195,22 +207,32 @@ pub(super) fn parallel<J: Send, R: Send>(
     cost: impl Fn(&J) -> usize,
     work: impl Fn(&mut Worker, J) -> R + Sync,
 ) -> Vec<R> {
-    let mut order: Vec<usize> = (0..jobs.len()).collect();
-    order.sort_by_key(|i| std::cmp::Reverse(cost(&jobs[*i])));
+    let costs: Vec<usize> = jobs.iter().map(cost).collect();
     let slots: Vec<Mutex<(Option<J>, Option<R>)>> = jobs.into_iter().map(|job| Mutex::new((Some(job), None))).collect();
+    spread(world, &costs, &|worker, i| {
+        let job = slots[i].lock().unwrap_or_else(PoisonError::into_inner).0.take();
+        if let Some(job) = job {
+            let result = work(worker, job);
+            slots[i].lock().unwrap_or_else(PoisonError::into_inner).1 = Some(result);
+        }
+    });
+    slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1).collect()
+}
+
+/// Calls `work` with every number below that of `costs`, dear ones first. The algorithms' many kinds of work share this one function:
+/// threads and sorting compiled for each of them were a third of the library.
+fn spread(world: &World, costs: &[usize], work: &(dyn Fn(&mut Worker, usize) + Sync)) {
+    let mut order: Vec<usize> = (0..costs.len()).collect();
+    order.sort_by_key(|i| std::cmp::Reverse(costs[*i]));
     let next = AtomicUsize::new(0);
     let run = || {
         let mut worker = world.worker();
         while let Some(i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let job = slots[*i].lock().unwrap_or_else(PoisonError::into_inner).0.take();
-            if let Some(job) = job {
-                let result = work(&mut worker, job);
-                slots[*i].lock().unwrap_or_else(PoisonError::into_inner).1 = Some(result);
-            }
+            work(&mut worker, *i);
         }
         world.give_back(worker);
     };
-    let helpers: Vec<_> = (1..slots.len()).map_while(|_| world.budget.try_acquire()).collect();
+    let helpers: Vec<_> = (1..costs.len()).map_while(|_| world.budget.try_acquire()).collect();
     std::thread::scope(|scope| {
         for permit in helpers {
             scope.spawn(|| {
@@ -220,5 +242,4 @@ pub(super) fn parallel<J: Send, R: Send>(
         }
         run();
     });
-    slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1).collect()
 }

@@ -3,6 +3,7 @@
 use super::parties::Uploaded;
 use crate::base::threads::Budget;
 use crate::engine::{Entry, Model};
+use std::ops::Range;
 
 /// Copies the wanted parameters; when all are wanted the vector is shared instead. Buffers stay the receiver's own.
 pub fn copy_layers(to: &mut Model, from: &Model, wanted: impl Fn(&Entry) -> bool) {
@@ -47,11 +48,15 @@ pub(super) fn mean_on<U>(
     let net = global.net.clone();
     let shares: Vec<(f32, &[f32])> = uploads.iter().map(|upload| (weight(upload) as f32, &upload.model.params[..])).collect();
     let wanted: Vec<_> = net.layout().entries.iter().filter(|e| wanted(e)).map(|e| e.range.clone()).collect();
-    if wanted.is_empty() {
-        return;
+    if !wanted.is_empty() {
+        sum(budget, &mut global.params, &shares, wanted);
     }
+}
+
+/// Makes `global` the sum of the shares' products in these ascending ranges.
+fn sum(budget: Option<&Budget>, global: &mut [f32], shares: &[(f32, &[f32])], wanted: Vec<Range<usize>>) {
     // Each element is summed in the order of uploads, whatever the blocks and threads.
-    let (mut blocks, mut rest, mut at) = (Vec::new(), &mut global.params[..], 0);
+    let (mut blocks, mut rest, mut at) = (Vec::new(), global, 0);
     for range in wanted {
         let (_, behind) = std::mem::take(&mut rest).split_at_mut(range.start - at);
         let (own, behind) = behind.split_at_mut(range.len());
@@ -61,7 +66,7 @@ pub(super) fn mean_on<U>(
     let work = |blocks: &mut [(usize, &mut [f32])]| {
         for (start, block) in blocks {
             block.fill(0.0);
-            for (share, params) in &shares {
+            for (share, params) in shares {
                 for (sum, value) in block.iter_mut().zip(&params[*start..]) {
                     *sum += value * share;
                 }

@@ -197,19 +197,19 @@ impl<'a> Trainer<'a> {
     ///
     /// # Errors
     /// The first fault of `visit`.
-    pub fn pass(&mut self, pass: Pass, visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
-        self.batches(pass, usize::MAX, visit)
+    pub fn pass(&mut self, pass: Pass, mut visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
+        self.batches(pass, usize::MAX, &mut visit)
     }
 
     /// Visits the first batch of a pass alone; there may be none.
     ///
     /// # Errors
     /// The fault of `visit`.
-    pub fn first_batch(&mut self, pass: Pass, visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
-        self.batches(pass, 1, visit)
+    pub fn first_batch(&mut self, pass: Pass, mut visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
+        self.batches(pass, 1, &mut visit)
     }
 
-    fn batches(&mut self, pass: Pass, most: usize, mut visit: impl FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
+    fn batches(&mut self, pass: Pass, most: usize, visit: &mut dyn FnMut(&mut Trainer<'a>, &mut Batch) -> Outcome<()>) -> Outcome<()> {
         let world = self.world;
         self.in_order(pass.order)?;
         let shard = world.shard(self.client());
