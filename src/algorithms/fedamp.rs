@@ -1,8 +1,8 @@
 //! FedAMP: the server sends each client a cloud model that leans on the clients with similar models.
 
 use super::shared::flat::squared_distance;
-use super::shared::variant::Variant;
 use super::shared::pull;
+use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::Params;
 use crate::engine::update::{Correction, add_scaled};

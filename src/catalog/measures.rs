@@ -11,17 +11,14 @@ pub(super) fn lacks(params: &Params, metric: &str) -> Option<Fault> {
     let off = |name: &str| params.get(name).and_then(|choice| choice.get("kind")).is_none_or(|kind| kind == "none");
     let fault = |what: &str, help: &str| Some(Fault::pipeline(what).help(help));
     match metric {
-        _ if metric.starts_with("validation_") && number("validation_ratio") == 0.0 => fault(
-            "it puts no samples aside",
-            "give the training a `validation_ratio`: 0.2 is a fifth of each client's training samples",
-        ),
+        _ if metric.starts_with("validation_") && number("validation_ratio") == 0.0 => {
+            fault("it puts no samples aside", "give the training a `validation_ratio`: 0.2 is a fifth of each client's training samples")
+        }
         _ if metric.split_once(':').is_some_and(|(view, _)| view == NEW_CLIENTS) && number("new_clients") == 0.0 => {
             fault("no client joins after the last round", "give the training `new_clients`: that many of its clients join then")
         }
         "attack_success" if off("threat") => fault("it has no `threat`", "`pflpipe kinds train` lists what a threat may be"),
-        "epsilon" | "noise_multiplier" if off("privacy") => {
-            fault("it has no `privacy`", "`pflpipe kinds train` lists what privacy may be")
-        }
+        "epsilon" | "noise_multiplier" if off("privacy") => fault("it has no `privacy`", "`pflpipe kinds train` lists what privacy may be"),
         _ if metric.starts_with("secure_") && off("secure") => {
             fault("it has no `secure`", "`pflpipe kinds train` lists what secure aggregation may be")
         }

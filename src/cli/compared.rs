@@ -208,4 +208,3 @@ fn model(net: &Map<String, Value>) -> Option<String> {
         other => other.to_owned(),
     })
 }
-

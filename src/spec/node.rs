@@ -238,7 +238,10 @@ mod tests {
         assert_eq!(short(&json!({"name": "ditto", "mu": 0.1})), "ditto(mu=0.1)");
         assert_eq!(short(&json!({"name": "ditto"})), "ditto");
         assert_eq!(short(&json!([1, "a"])), "[1, a]");
-        assert_eq!([json!(1e6), json!(-2.5e5), json!(0.5), json!(1.0), json!(7)].map(|n| short(&n)), ["1000000", "-250000", "0.5", "1.0", "7"]);
+        assert_eq!(
+            [json!(1e6), json!(-2.5e5), json!(0.5), json!(1.0), json!(7)].map(|n| short(&n)),
+            ["1000000", "-250000", "0.5", "1.0", "7"]
+        );
         assert!(same(&json!({"a": 1}), &json!({"a": 1.0})));
         assert!(answers_to(&json!({"name": "ditto", "mu": 1}), &json!("ditto")));
         assert!(!answers_to(&json!({"name": "ditto", "mu": 1}), &json!({"name": "ditto"})));

@@ -185,7 +185,9 @@ impl Shown<'_, '_> {
                 let near = nearest(text, settings.iter().map(String::as_str));
                 let help = match near {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("write `data set, model, scenario` as published: {}", quoted(settings.iter().take(4).map(String::as_str))),
+                    None => {
+                        format!("write `data set, model, scenario` as published: {}", quoted(settings.iter().take(4).map(String::as_str)))
+                    }
                 };
                 let what = format!("`{text}` is not a setting of {}", quoted(compare.tables.iter().map(String::as_str)));
                 self.problems.push(Diagnostic::error("unknown-setting", what).at(*value).help(help));

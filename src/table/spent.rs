@@ -185,9 +185,9 @@ fn written(epsilon: f64) -> String {
 mod tests {
     use super::super::format::tests::sample;
     use super::super::sample::Sample;
-    use super::{Cell, Observation};
     use super::super::value::{Column, Quantity};
     use super::written;
+    use super::{Cell, Observation};
 
     #[test]
     fn only_what_is_protected_is_listed_and_equal_numbers_are_said_once() {

@@ -435,10 +435,8 @@ pub(crate) mod tests {
 
     #[test]
     fn who_is_alone_in_a_column_has_no_rank() {
-        let table = Table::build(
-            heading(Best::Max, Measure::Fraction),
-            entries("a x 0.9\nb x diverged\nc x failed\na y 0.1\nb y 0.3\nc y 0.2"),
-        );
+        let table =
+            Table::build(heading(Best::Max, Measure::Fraction), entries("a x 0.9\nb x diverged\nc x failed\na y 0.1\nb y 0.3\nc y 0.2"));
         assert_eq!(table.places(0), [None, None, None]);
         // What diverged is not ranked as if that had not been.
         assert_eq!(table.mean_ranks(0), [Some(3.0), None, None]);

@@ -90,7 +90,10 @@ fn what_a_table_asks_for_in_vain_is_shown_where_it_stands() {
     let space = Space::new();
     space.changed("odd.yaml", over, &format!("{over}, compare: {{table: pfllib-table2, settings: {{dito: \"{published}\"}}}}"));
     let done = space.run(&["check", "odd.yaml"]);
-    assert!(done.code == 0 && done.err.contains("`dito` is not a label of table") && done.err.contains("did you mean `ditto`?"), "{done:?}");
+    assert!(
+        done.code == 0 && done.err.contains("`dito` is not a label of table") && done.err.contains("did you mean `ditto`?"),
+        "{done:?}"
+    );
     space.changed("narrow.yaml", over, &format!("{over}, statistics: {{against: ditto}}"));
     space.run(&["check", "narrow.yaml", "--where", "algorithm == 'fedavg'"]).ok();
 }

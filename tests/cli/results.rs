@@ -339,6 +339,19 @@ fn a_report_is_one_page_with_everything_in_it() {
 }
 
 #[test]
+fn a_stage_that_timed_out_has_failed_wherever_it_is_shown() {
+    let space = Space::new();
+    space.changed("p.yaml", "rounds: 2", "rounds: 1000000");
+    let text = fs::read_to_string(space.path("p.yaml")).expect("there");
+    space.write("p.yaml", &text.replace("seed: \"{{ seed }}\"}}\ntables", "seed: \"{{ seed }}\"}, timeout: 1}\ntables"));
+    let done = space.run(&["run", "p.yaml", "-k", "--where", "seed == 0"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    let table = space.run(&["table", "p.yaml", "--where", "seed == 0"]).ok();
+    assert_eq!(done.out, table);
+    assert!(table.matches("failed").count() >= 2 && !table.contains("missing"), "{table}");
+}
+
+#[test]
 fn a_training_without_a_step_says_so() {
     let space = Space::new();
     space.changed("p.yaml", "learning_rate: 0.05", "learning_rate: 0.05, batch_size: 100000");
@@ -350,7 +363,8 @@ fn a_training_without_a_step_says_so() {
     let log = if log.code == 0 { log } else { space.run(&["logs", "run[algorithm=ditto, seed=0]"]) };
     assert!(log.ok().contains("no client ever took a training step"));
     space.changed("q.yaml", "fedavg, ditto", "fedproto");
-    let text = fs::read_to_string(space.path("q.yaml")).expect("a file").replace("learning_rate: 0.05", "learning_rate: 0.05, batch_size: 100000");
+    let text =
+        fs::read_to_string(space.path("q.yaml")).expect("a file").replace("learning_rate: 0.05", "learning_rate: 0.05, batch_size: 100000");
     space.write("q.yaml", &text);
     let text = space.run(&["run", "q.yaml"]).ok();
     assert!(text.contains("so that the method has no answer to be tested") && !text.contains("has a test sample"), "{text}");
@@ -499,7 +513,7 @@ fn validation_chooses_the_evaluation_and_needs_samples() {
     let table = "{rows: algorithm, values: [run.test_accuracy.at_best(validation_accuracy), run.validation_accuracy.best, run.test_accuracy.best], over: seed}";
     let text = SMALL.replace(TABLE, table);
     space.write("p.yaml", &text);
-    space.run(&["run", "p.yaml"]).fails(3, &["`run` puts no samples aside", "`validation_ratio`"]);
+    space.run(&["run", "p.yaml"]).fails(3, &["by stage `run`: it puts no samples aside", "`validation_ratio`"]);
     assert!(!space.path("cache/rec").exists(), "nothing ran");
     space.run(&["run", "p.yaml", "-q", "--set", "run.validation_ratio=0.2"]).ok();
     let json = space.run(&["table", "p.yaml", "--set", "run.validation_ratio=0.2", "--output", "json"]).json();

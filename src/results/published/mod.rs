@@ -204,7 +204,9 @@ fn misread(line: &Published) -> Option<(String, String)> {
         let bare = line.metric.trim_end_matches("_pct");
         let help = match nearest(bare, METRICS.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "write a metric of a training, such as `test_accuracy`, or `test_accuracy_pct` where the numbers are in percent".to_owned(),
+            None => {
+                "write a metric of a training, such as `test_accuracy`, or `test_accuracy_pct` where the numbers are in percent".to_owned()
+            }
         };
         return Some((format!("`{}` is not a metric", line.metric), help));
     };

@@ -20,8 +20,7 @@ impl Format for Latex {
         "LaTeX with booktabs: best bold, second underlined"
     }
     fn render(&self, tables: &[Table], _: Look) -> Outcome<String> {
-        template::rendered("latex.tex.j2", TEMPLATE, tables)
-            .map_err(|e| Fault::internal(format!("the LaTeX template is broken: {e:#}")))
+        template::rendered("latex.tex.j2", TEMPLATE, tables).map_err(|e| Fault::internal(format!("the LaTeX template is broken: {e:#}")))
     }
 }
 

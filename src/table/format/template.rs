@@ -52,8 +52,7 @@ fn one(table: &Table) -> Value {
     let (mut group, mut begins) = (String::new(), String::new());
     let mut rows: Vec<Value> = Vec::new();
     // The texts of each column, from which its width is told.
-    let mut texts: Vec<Vec<String>> =
-        std::iter::once(&heading.row_axis).chain(&grid.columns).map(|head| vec![head.clone()]).collect();
+    let mut texts: Vec<Vec<String>> = std::iter::once(&heading.row_axis).chain(&grid.columns).map(|head| vec![head.clone()]).collect();
     for line in &grid.lines {
         match line {
             Line::Heading(text) => {
@@ -89,9 +88,8 @@ fn one(table: &Table) -> Value {
         .sheets()
         .into_iter()
         .map(|sheet| {
-            let columns = (0..sheet.header.len()).map(|column| {
-                sheet.rows.iter().chain([&sheet.header]).filter_map(|row| row.get(column).cloned()).collect::<Vec<_>>()
-            });
+            let columns = (0..sheet.header.len())
+                .map(|column| sheet.rows.iter().chain([&sheet.header]).filter_map(|row| row.get(column).cloned()).collect::<Vec<_>>());
             let wide = wide(&columns.collect::<Vec<_>>());
             let caption = std::iter::once(&sheet.title).chain(&sheet.notes).cloned().collect::<Vec<_>>().join("; ");
             let value = context! {
