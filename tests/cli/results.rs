@@ -426,6 +426,9 @@ fn a_run_is_watched_until_it_ends() {
     let json = space.run(&["watch", "--once", "--output", "json"]).json();
     assert_eq!(json["counts"]["done"], 9);
     assert_eq!(json["stages"].as_array().map(Vec::len), Some(9));
+    assert_eq!(space.run(&["watch", "small.yaml"]).ok().lines().next(), last.lines().next().map(|line| format!("run {line}")).as_deref());
+    space.write("other.yaml", SMALL);
+    space.run(&["watch", "other.yaml"]).fails(4, &["`other.yaml` was never run"]);
 }
 
 #[test]
