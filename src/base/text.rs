@@ -55,6 +55,16 @@ pub fn signless_zero(number: String) -> String {
     }
 }
 
+/// The row that a name means, of a table with these labels: its label, a part of it, or the name before its hyper-parameters.
+#[must_use]
+pub fn find_row(rows: &[String], name: &str) -> Option<usize> {
+    let bare = |label: &str| label.split('(').next().unwrap_or_default().trim().to_owned();
+    rows.iter()
+        .position(|label| label == name)
+        .or_else(|| rows.iter().position(|label| bare(label) == name))
+        .or_else(|| rows.iter().position(|label| label.split(", ").any(|part| part == name || bare(part) == name)))
+}
+
 /// The names in backticks, separated by commas.
 #[must_use]
 pub fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {

@@ -224,7 +224,7 @@ mod tests {
             })
             .map(|entry| entry.description.name)
             .collect();
-        assert_eq!(refusing, ["fedamp", "fedproto", "fd", "fedfomo", "fedmtl", "fedpcl"]);
+        assert_eq!(refusing, ["fedmtl", "fedfomo", "fedamp", "fedproto", "fd", "fedpcl"]);
     }
 
     #[test]

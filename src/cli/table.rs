@@ -8,12 +8,12 @@ use super::load::{self, Project};
 use super::memory::Memory;
 use super::output::{Answer, Text, Verbatim};
 use super::{Reply, Stop, pfllib, status};
-use crate::base::text::{nearest, quoted};
+use crate::base::text::{find_row, nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::plan::decide;
 use crate::results::published;
 use crate::spec::shown::other_rows;
-use crate::spec::tables::{SHOWS, TESTS, find_row};
+use crate::spec::tables::{SHOWS, TESTS};
 use crate::spec::{Compare, Statistics, Table as Layout};
 use crate::store::Store;
 use crate::table::{Format, Look, Table, format};
@@ -63,7 +63,7 @@ pub(super) struct Args {
     /// A file is a path from the current folder (one that a pipeline names, from the folder of that pipeline) with the columns
     /// source,table,dataset,model,scenario,algorithm,metric,mean,std. `metric` is a metric of this program, such as test_accuracy, in
     /// [0, 1], or test_acc_pct in percent; `scenario` says the partition: `dirichlet alpha=0.1, N=20`, `pathological 2`, `iid`;
-    /// `model` is `4-layer CNN`, `MLP [100] hidden`, `logistic` ... pipelines/README.md has them all.
+    /// `model` is `4-layer CNN`, `MLP 100 hidden`, `logistic` ... pipelines/README.md has them all.
     #[arg(long, value_name = "TABLE")]
     compare: Vec<String>,
     /// What of a cell's values is shown: mean-sd, mean-interval, median-range, mean or median

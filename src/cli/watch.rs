@@ -50,7 +50,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
             let path = std::path::absolute(file).unwrap_or_else(|_| file.into()).display().to_string();
             let of = |id: &str| store.run_plan(id).and_then(|plan| Some(plan.get("file")?.as_str()? == path)).unwrap_or_default();
             let newest = runs::newest_first(&store).into_iter().find(|run| of(&run.id));
-            newest.ok_or_else(|| Fault::storage(format!("`{file}` was never run with this store")).help("`pflpipe runs` lists the runs"))?.id
+            newest
+                .ok_or_else(|| Fault::storage(format!("`{file}` was never run with this store")).help("`pflpipe runs` lists the runs"))?
+                .id
         }
         Some(id) => status::find(&store, id)?.id,
         None => {

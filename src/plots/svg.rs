@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn texts_are_escaped_and_coordinates_short() {
-        let mut svg = Svg::new(10.0, 20.0, "a < b");
+        let mut svg = Svg::new(80.0, 20.0, "a < b");
         svg.text("label", (1.25, f64::NAN), Anchor::Start, "<&\">");
         svg.disc("s0", (3.0, -0.01), 2.0, "tip");
         let text = svg.document();

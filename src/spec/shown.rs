@@ -6,9 +6,9 @@ use super::diagnostic::{Diagnostic, Problems, suggest};
 use super::expr::{Failure, Scope};
 use super::node::Place;
 use super::pipeline::{Instance, Stage};
-use super::tables::{Compare, Measure, Places, Table, TableCode, find_row, label};
+use super::tables::{Compare, Measure, Places, Table, TableCode, label};
 use super::vars::Vars;
-use crate::base::text::{nearest, quoted};
+use crate::base::text::{find_row, nearest, quoted};
 use std::collections::BTreeSet;
 
 /// What is known when tables are filled in.

@@ -119,16 +119,6 @@ pub fn label<'v>(axes: &[String], value: impl Fn(&str) -> Option<&'v Value>) -> 
     axes.iter().map(|axis| value(axis).map_or_else(|| "-".to_owned(), short)).collect::<Vec<_>>().join(", ")
 }
 
-/// The row that a name means: its label, a part of it, or the name before its hyper-parameters.
-#[must_use]
-pub fn find_row(rows: &[String], name: &str) -> Option<usize> {
-    let bare = |label: &str| label.split('(').next().unwrap_or_default().trim().to_owned();
-    rows.iter()
-        .position(|label| label == name)
-        .or_else(|| rows.iter().position(|label| bare(label) == name))
-        .or_else(|| rows.iter().position(|label| label.split(", ").any(|part| part == name || bare(part) == name)))
-}
-
 impl Table {
     /// The axes by whose labels `settings` of `compare` name cells, in the order in which they are tried: those of rows and columns
     /// together, of one of them, and each alone.

@@ -3,8 +3,8 @@
 //! It also says in plain words what so few samples cannot show. Numbers come from [`crate::results::stats`].
 
 use super::value::{Best, Table};
+use crate::base::text::find_row;
 use crate::results::stats::{self, Component, Friedman, Summary, Test, holm, paired};
-use crate::spec::tables::find_row;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
