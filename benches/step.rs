@@ -1,13 +1,13 @@
 //! Milliseconds of one SGD step (forward, cross-entropy, backward, update), and of an evaluation: `cargo bench --bench step`.
 //!
 //! The networks are those of PFLlib on 1x28x28 images with 10 classes, on 3x32x32 images with 100 classes, the first of them with
-//! batch normalisation, and its MLP. With `-- --serve` the program measures what it is asked for line by line, so that
+//! batch normalisation, and its MLP; `-bf16` behind a name rounds the factors of products. With `-- --serve` the program measures what it is asked for line by line, so that
 //! `against_pytorch.py` can let the two take turns on a machine whose speed changes; there a network may also be a model family with its
 //! parameters, as `models_against_pytorch.py` asks for.
 
 use pflpipe::base::random::{Purpose, stream, unit};
 use pflpipe::engine::tape::{self, Branch, Graph};
-use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Shape, Support, loss, simd, update};
+use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Precision, Shape, Support, loss, simd, update};
 use pflpipe::models;
 use serde_json::Value;
 use std::io::BufRead;
@@ -35,6 +35,8 @@ fn main() {
             let forward = median(|| evaluate(name, batch, 1, Duration::from_millis(200)));
             println!("{name}, batch {batch}: {one:.3} ms a step, {two:.3} with two clients on two threads, {forward:.3} ms forward only");
         }
+        let low = median(|| step(&format!("{name}-bf16"), 10, 1, Duration::from_millis(200)));
+        println!("{name}, batch 10 with products in bf16: {low:.3} ms a step");
     }
 }
 
@@ -59,6 +61,9 @@ fn serve() {
 fn network(name: &str) -> Arc<Network> {
     if name.starts_with('{') {
         return family(&serde_json::from_str(name).expect("a model as JSON"));
+    }
+    if let Some(name) = name.strip_suffix("-bf16") {
+        return Arc::new(Network::clone(&network(name)).with_precision(Precision::Bf16));
     }
     let (input, classes) = match name {
         "cnn32" => (Shape { channels: 3, height: 32, width: 32 }, 100),

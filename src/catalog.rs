@@ -140,6 +140,18 @@ fn train(algorithms: &Algorithms) -> StageKind {
             "Factor on a client's learning rate after each of its participations; none when absent.",
         ),
         Field::with("optimizer", Type::Map(optimizer()), "sgd", "The local optimizer, fresh in every round."),
+        Field {
+            introduced: Some(serde_json::json!("f32")),
+            ..Field::with(
+                "precision",
+                Type::Choice(&[
+                    ("f32", "single precision"),
+                    ("bf16", "factors rounded to bf16, forward and backward; sums and parameters stay in single precision"),
+                ]),
+                "f32",
+                "Of what the products of the model's convolutions and dense layers are made; on the CPU only.",
+            )
+        },
         Field::with("drop_last", Type::Bool, true, "Whether an incomplete last training batch is left out, as PFLlib does."),
         Field::with(
             "join_ratio",

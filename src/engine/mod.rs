@@ -11,11 +11,12 @@ mod network;
 mod ops;
 mod params;
 mod plan;
+mod precision;
 mod real;
 mod run;
 pub mod simd;
 mod steps;
-pub mod stock;
+mod stock;
 mod support;
 pub mod tape;
 pub mod update;
@@ -30,8 +31,9 @@ pub use network::{Layer, Network, Shape};
 pub use ops::activation::Activation;
 pub use ops::positions::At;
 pub use params::{Buffers, Params};
+pub use precision::Precision;
 pub use real::Real;
-pub use run::{Engine, Parts};
+pub use run::{Compute, Engine, Parts};
 pub use support::Support;
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::ops::Step;
 use super::ops::activation::Activation;
 use super::ops::positions::At;
 use super::plan::{Builder, collects, volume};
+use super::precision::Precision;
 use crate::base::{Fault, Outcome};
 use serde::{Deserialize, Serialize};
 
@@ -316,6 +317,7 @@ pub struct Network {
     pub(super) base_steps: usize,
     features: usize,
     classes: usize,
+    pub(super) precision: Precision,
 }
 
 impl Network {
@@ -353,7 +355,7 @@ impl Network {
             }
         }
         let collects = collects(&steps);
-        Ok(Self { input, layers, layout, steps, collects, base_steps, features, classes: shape.numel() })
+        Ok(Self { input, layers, layout, steps, collects, base_steps, features, classes: shape.numel(), precision: Precision::F32 })
     }
     /// The network with other initial parameters where `init` says so; the rest keeps torch's defaults of its layer.
     #[must_use]
@@ -363,6 +365,12 @@ impl Network {
                 entry.init = init;
             }
         }
+        self
+    }
+    /// The network with products of that precision.
+    #[must_use]
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
         self
     }
     /// The shape of one sample.

@@ -1,6 +1,7 @@
 //! The floats that the engine computes in: `f32` for training, `f64` for gradient attacks and tests.
 
 use super::elementary;
+use super::precision;
 use super::simd::Lanes;
 use statrs::function::erf::erfc;
 use std::fmt::{Debug, Display};
@@ -55,6 +56,8 @@ pub trait Real:
     fn tanh(self) -> Self;
     /// The share of a standard normal distribution below the value, as the exponential.
     fn normal_share(self) -> Self;
+    /// The nearest number with 8 significant bits, of two the even one; a double is made single first.
+    fn bf16(self) -> Self;
     /// The greater of two values; the other one where one is NaN.
     fn max(self, other: Self) -> Self;
     /// The lesser of two values; the other one where one is NaN.
@@ -66,7 +69,7 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($float:ty, $exp:path, $tanh:path, $normal_share:path) => {
+    ($float:ty, $exp:path, $tanh:path, $normal_share:path, $bf16:path) => {
         impl Real for $float {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -116,6 +119,10 @@ macro_rules! real {
                 $normal_share(self)
             }
             #[inline(always)]
+            fn bf16(self) -> Self {
+                $bf16(self)
+            }
+            #[inline(always)]
             fn max(self, other: Self) -> Self {
                 <$float>::max(self, other)
             }
@@ -135,8 +142,13 @@ macro_rules! real {
     };
 }
 
-real!(f32, elementary::exp, elementary::tanh, elementary::normal_share);
-real!(f64, f64::exp, f64::tanh, normal_share);
+real!(f32, elementary::exp, elementary::tanh, elementary::normal_share, precision::bf16);
+real!(f64, f64::exp, f64::tanh, normal_share, bf16);
+
+#[inline(always)]
+fn bf16(value: f64) -> f64 {
+    f64::from(precision::bf16(value as f32))
+}
 
 /// In double precision.
 fn normal_share(x: f64) -> f64 {

@@ -9,9 +9,14 @@ use super::network::Network;
 use super::params::Buffers;
 use super::real::Real;
 use super::steps::{Record, Scratch};
+use super::stock::{self, Elsewhere, Seeds, Stock};
 use crate::base::random::Stream;
 use crate::base::{Fault, Outcome};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which parameters get a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +52,9 @@ struct Slot<F> {
     rows: usize,
     /// Steps that were run.
     reached: usize,
+    /// What a device brought back of its pass.
+    features: Vec<F>,
+    logits: Vec<F>,
 }
 
 /// The workspaces of one worker thread. Buffers only grow, so that training allocates nothing after its first step.
@@ -54,7 +62,111 @@ struct Slot<F> {
 pub struct Engine<F: Real = f32> {
     slots: Vec<Slot<F>>,
     scratch: Scratch<F>,
+    elsewhere: Runner<F>,
     pub(super) head: HeadPass<F>,
+}
+
+/// What runs the networks.
+#[derive(Clone, Copy, Debug, Default)]
+enum Runner<F: Real> {
+    /// The steps here.
+    #[default]
+    Here,
+    /// A device, by which function it is reached, and the engine's number there.
+    There(Reach<F>, Compute, u64),
+}
+
+/// Lets something work on an engine's device.
+type Reach<F> = fn(Compute, u64, &mut dyn FnMut(&mut dyn Elsewhere<F>) -> Outcome<()>) -> Outcome<()>;
+
+thread_local! {
+    /// The devices that engines have opened on this thread. What dfdx keeps of a GPU must not leave its thread, but engines do; nothing of a
+    /// pass is lost by it, for no pass goes on elsewhere.
+    static OPEN: RefCell<BTreeMap<u64, Box<dyn Elsewhere<f32>>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+fn reach(compute: Compute, engine: u64, work: &mut dyn FnMut(&mut dyn Elsewhere<f32>) -> Outcome<()>) -> Outcome<()> {
+    OPEN.with_borrow_mut(|devices| {
+        let device = match devices.entry(engine) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(closed) => closed.insert(open(compute)?),
+        };
+        work(device.as_mut())
+    })
+}
+
+/// Numbers of engines that do not run here.
+static ENGINES: AtomicU64 = AtomicU64::new(0);
+
+/// Where networks run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compute {
+    /// The fused steps, on the CPU.
+    #[default]
+    Fused,
+    /// Stock operations on the CPU: what other devices run, where there is none.
+    Stock,
+    /// Stock operations on the NVIDIA device of that number.
+    Cuda(usize),
+}
+
+impl Compute {
+    /// The device of that name: `cpu`, `cuda:0`.
+    ///
+    /// # Errors
+    /// A device fault: this build has no CUDA, or it is no device.
+    pub fn of(device: &str) -> Outcome<Self> {
+        if device == "cpu" {
+            return Ok(Self::Fused);
+        }
+        let number = device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+        let number = number.ok_or_else(|| Fault::device(format!("`{device}` is no device")).help("write `cpu` or `cuda:0`"))?;
+        if cfg!(feature = "cuda") {
+            Ok(Self::Cuda(number))
+        } else {
+            Err(Fault::device(format!("this build has no CUDA for `{device}`"))
+                .help("use `--device cpu`, or build with `cargo build --release --features cuda`"))
+        }
+    }
+    /// Whether it is a device of its own, beside the CPU.
+    #[must_use]
+    pub fn is_a_device(self) -> bool {
+        matches!(self, Self::Cuda(_))
+    }
+    /// Checks that the network can run there.
+    ///
+    /// # Errors
+    /// A device fault that names the layers.
+    pub fn check(self, net: &Network) -> Outcome<()> {
+        if self == Self::Fused {
+            return Ok(());
+        }
+        match stock::obstacle(net) {
+            Some(what) => Err(Fault::device(format!("networks with {what} run on the CPU only")).help("use `device: cpu`")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Engine<f32> {
+    /// An engine whose networks run there; heads alone and the tapes of losses always run on the CPU. A device is opened when it is
+    /// first used.
+    #[must_use]
+    pub fn on(compute: Compute) -> Self {
+        let elsewhere =
+            if compute == Compute::Fused { Runner::Here } else { Runner::There(reach, compute, ENGINES.fetch_add(1, Ordering::Relaxed)) };
+        Self { elsewhere, ..Self::default() }
+    }
+}
+
+fn open(compute: Compute) -> Outcome<Box<dyn Elsewhere<f32>>> {
+    match compute {
+        #[cfg(feature = "cuda")]
+        Compute::Cuda(number) => Ok(Box::new(Stock::on_cuda(number)?)),
+        #[cfg(not(feature = "cuda"))]
+        Compute::Cuda(number) => Err(Fault::device(format!("this build has no CUDA for `cuda:{number}`"))),
+        Compute::Fused | Compute::Stock => Ok(Box::new(Stock::new(super::tape::device()))),
+    }
 }
 
 impl<F: Real> Engine<F> {
@@ -95,10 +207,20 @@ impl<F: Real> Engine<F> {
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, Slot::default);
         }
+        let number = slot;
         let slot = &mut self.slots[slot];
-        let Model { net, params, buffers, training } = model;
-        slot.record.load(x);
-        slot.record.forward(net, 0..steps, rows, params, buffers, *training, &mut self.scratch);
+        if let Runner::There(reach, compute, engine) = self.elsewhere {
+            let noise = &mut self.scratch.noise;
+            reach(compute, engine, &mut |device| {
+                (slot.features, slot.logits) = device.forward(number, model, x, rows, steps, noise)?;
+                Ok(())
+            })?;
+        } else {
+            let Model { net, params, buffers, training } = model;
+            slot.record.load(x);
+            slot.record.forward(net, 0..steps, rows, params, buffers, *training, &mut self.scratch);
+        }
+        let net = &model.net;
         (slot.rows, slot.reached) = (rows, steps);
         if !slot.net.as_ref().is_some_and(|old| Arc::ptr_eq(old, net)) {
             slot.net = Some(net.clone());
@@ -109,6 +231,9 @@ impl<F: Real> Engine<F> {
     /// The features of the slot's last pass, (rows, features); empty before the first.
     #[must_use]
     pub fn features(&self, slot: usize) -> &[F] {
+        if let Runner::There(..) = self.elsewhere {
+            return self.slots.get(slot).map_or(&[], |slot| &slot.features);
+        }
         match self.slots.get(slot) {
             Some(Slot { record, net: Some(net), rows, .. }) => record.value(net.base_steps, rows * net.features()),
             _ => &[],
@@ -118,8 +243,11 @@ impl<F: Real> Engine<F> {
     /// The logits of the slot's last whole pass, (rows, classes); empty when the last pass was of the base only.
     #[must_use]
     pub fn logits(&self, slot: usize) -> &[F] {
+        if let Runner::There(..) = self.elsewhere {
+            return self.slots.get(slot).map_or(&[], |slot| &slot.logits);
+        }
         match self.slots.get(slot) {
-            Some(Slot { record, net: Some(net), rows, reached }) if *reached == net.steps.len() => {
+            Some(Slot { record, net: Some(net), rows, reached, .. }) if *reached == net.steps.len() => {
                 record.value(*reached, rows * net.classes())
             }
             _ => &[],
@@ -179,6 +307,7 @@ impl<F: Real> Engine<F> {
         input: bool,
     ) -> Outcome<()> {
         let net = &model.net;
+        let number = slot;
         let Some(slot) = self.slots.get_mut(slot).filter(|s| s.net.as_ref().is_some_and(|last| Arc::ptr_eq(last, net))) else {
             return Err(Fault::internal(format!("slot {slot} holds no forward pass of this network")));
         };
@@ -192,12 +321,21 @@ impl<F: Real> Engine<F> {
         if let Some(d_features) = d_features {
             check("a gradient of features", d_features.len(), width)?;
         }
+        if let Some(d_logits) = d_logits {
+            check("a gradient of logits", d_logits.len(), rows * net.classes())?;
+            if slot.reached != all {
+                return Err(Fault::internal("a gradient of logits, but only the base was run forward"));
+            }
+        }
+        if let Runner::There(reach, compute, engine) = self.elsewhere {
+            let seeds = Seeds { logits: d_logits, features: d_features };
+            return reach(compute, engine, &mut |device| {
+                scratch.gradient = device.backward(number, seeds, parts, gradient.as_deref_mut(), input)?;
+                Ok(())
+            });
+        }
         match d_logits {
             Some(d_logits) => {
-                check("a gradient of logits", d_logits.len(), rows * net.classes())?;
-                if slot.reached != all {
-                    return Err(Fault::internal("a gradient of logits, but only the base was run forward"));
-                }
                 reserve(&mut scratch.gradient, d_logits.len());
                 scratch.gradient[..d_logits.len()].copy_from_slice(d_logits);
                 let head_gradient = if parts.head() { gradient.as_deref_mut() } else { None };

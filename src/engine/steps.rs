@@ -8,6 +8,7 @@ use super::kernels::{Entries, Statistics, Taps, Tiles, reserve};
 use super::network::Network;
 use super::ops::{self, Backward, Forward};
 use super::params::Buffers;
+use super::precision::{self, Precision};
 use super::real::Real;
 use crate::base::random::{Purpose, Stream, stream};
 use std::ops::Range;
@@ -21,6 +22,8 @@ pub(super) struct Kept<F> {
     pub picks: Vec<u8>,
     pub places: Vec<u32>,
     pub statistics: Statistics<F>,
+    /// The rounded input, where products are of a lower precision.
+    pub rounded: Vec<F>,
     /// Whatever else an operation needs on the way back.
     pub floats: Vec<F>,
 }
@@ -30,6 +33,8 @@ pub(super) struct Kept<F> {
 pub(super) struct Record<F> {
     input: Vec<F>,
     kept: Vec<Kept<F>>,
+    /// The parameters of products with their weights rounded, where products are of a lower precision.
+    weights: Vec<F>,
 }
 
 /// The values before a step.
@@ -164,10 +169,21 @@ impl<F: Real> Record<F> {
         if self.kept.len() < net.steps.len() {
             self.kept.resize_with(net.steps.len(), Kept::default);
         }
+        let rounds = net.precision == Precision::Bf16;
+        if rounds {
+            precision::round_weights(net, steps.clone(), params, &mut self.weights);
+        }
         for index in steps {
             let step = &net.steps[index];
             let (before, after) = self.kept.split_at_mut(index);
             let values = Values { input: &self.input, kept: before };
+            let (mut x, mut factors) = (values.get(step.from), params);
+            let mut rounded = std::mem::take(&mut after[0].rounded);
+            if rounds && precision::factors(&step.op).is_some() {
+                reserve(&mut rounded, rows * step.inputs);
+                precision::round(&x[..rows * step.inputs], &mut rounded);
+                (x, factors) = (&rounded, &self.weights);
+            }
             ops::forward(
                 step,
                 Forward {
@@ -175,15 +191,16 @@ impl<F: Real> Record<F> {
                     inputs: rows * step.inputs,
                     outputs: rows * step.outputs,
                     relu: step.relu,
-                    x: values.get(step.from),
+                    x,
                     values,
-                    params,
+                    params: factors,
                     buffers,
                     recording,
                     kept: &mut after[0],
                     scratch,
                 },
             );
+            after[0].rounded = rounded;
         }
     }
     /// Runs steps of `net` backward from the gradient in `scratch.gradient`, adds to the parameters' gradient, and leaves the
@@ -212,20 +229,27 @@ impl<F: Real> Record<F> {
             }
             let (before, after) = self.kept.split_at_mut(index);
             let down = step.from > first || input_gradient;
+            let (mut x, mut factors) = (Values { input: &self.input, kept: before }.get(step.from), params);
+            let rounded = std::mem::take(&mut after[0].rounded);
+            if net.precision == Precision::Bf16 && precision::factors(&step.op).is_some() {
+                precision::round_here(&mut scratch.gradient[..rows * step.outputs]);
+                (x, factors) = (&rounded, &self.weights);
+            }
             ops::backward(
                 step,
                 Backward {
                     rows,
                     inputs: rows * step.inputs,
                     outputs: rows * step.outputs,
-                    x: Values { input: &self.input, kept: before }.get(step.from),
-                    params,
+                    x,
+                    params: factors,
                     gradient: gradient.as_deref_mut(),
                     down: down && !step.op.spreads(),
                     kept: &mut after[0],
                     scratch,
                 },
             );
+            after[0].rounded = rounded;
             if down && !step.op.spreads() {
                 if net.collects[step.from] {
                     scratch.collected.add(step.from, &scratch.next[..rows * step.inputs]);

@@ -1,6 +1,7 @@
 //! The typed options of a simulation. The reference's conventions are options too, with its choice as the default.
 
 use crate::base::{Fault, Outcome};
+use crate::engine::Precision;
 use crate::engine::update::{Correction, Optimiser, Rule};
 use serde::Deserialize;
 
@@ -56,6 +57,8 @@ pub struct Settings {
     pub drop_last: bool,
     /// The local optimiser.
     pub optimizer: Optimizer,
+    /// Of what the products of the model's convolutions and dense layers are made.
+    pub precision: Precision,
     /// Seed of batch orders, labels and noise.
     pub batch_seed: u64,
     /// Seed of cohorts, drops and slow clients.
@@ -89,6 +92,7 @@ impl Default for Settings {
             train_loss: TrainLoss::Running,
             drop_last: true,
             optimizer: Optimizer::Sgd { momentum: 0.0, weight_decay: 0.0 },
+            precision: Precision::F32,
             batch_seed: 0,
             sampling_seed: 0,
         }

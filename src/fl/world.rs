@@ -10,7 +10,7 @@ use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::threads::Budget;
 use crate::data::Dataset;
 use crate::data::partition::{Client as Shard, few_shot};
-use crate::engine::{Engine, Layout, Model, Network, Support};
+use crate::engine::{Compute, Engine, Layout, Model, Network, Precision, Support};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Everything that all clients share and nobody changes.
@@ -37,6 +37,8 @@ pub struct World {
     pub meter: Meter,
     /// What acts on rounds from outside the algorithm, in the order in which it acts.
     pub interventions: Vec<Box<dyn Intervention>>,
+    /// Where networks run.
+    pub compute: Compute,
     /// Bytes that the states of resting clients may take of memory; what is beyond lies in a file. Absent: no limit.
     pub memory: Option<u64>,
     workers: Mutex<Vec<Worker>>,
@@ -65,7 +67,7 @@ impl World {
     /// # Errors
     /// A stage fault when nobody would be left to train, or the cohort of a round would be empty.
     pub fn new(
-        initial: Model,
+        mut initial: Model,
         data: Arc<Dataset>,
         mut shards: Vec<Shard>,
         settings: Settings,
@@ -73,6 +75,9 @@ impl World {
         budget: Budget,
     ) -> Outcome<Self> {
         let training = settings.training(shards.len())?;
+        if settings.precision != Precision::F32 {
+            initial.net = Arc::new(Network::clone(&initial.net).with_precision(settings.precision));
+        }
         let mut newcomers = shards.split_off(training);
         let aside = |(id, shard): (usize, &mut Shard)| {
             let count = settings.validating(shard.train.len());
@@ -97,6 +102,7 @@ impl World {
             clock,
             meter: Meter::default(),
             interventions: Vec::new(),
+            compute: Compute::default(),
             memory: None,
             workers: Mutex::new(Vec::new()),
         })
@@ -165,7 +171,11 @@ impl World {
         self.validation.get(client).map_or(&[], Vec::as_slice)
     }
     pub(super) fn worker(&self) -> Worker {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        self.workers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+            .unwrap_or_else(|| Worker { engine: Engine::on(self.compute), ..Worker::default() })
     }
     pub(super) fn give_back(&self, worker: Worker) {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);

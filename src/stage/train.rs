@@ -6,6 +6,7 @@ use crate::algorithms::Algorithms;
 use crate::base::fault::Placed;
 use crate::base::{Fault, ObjectRef, Outcome, memory};
 use crate::data::partition::Partition;
+use crate::engine::Compute;
 use crate::fl::checkpoint::{self, Part, Parts, Snapshot, Stored};
 use crate::fl::meter::Work;
 use crate::fl::round::Monitor;
@@ -20,11 +21,11 @@ use std::time::{Duration, Instant};
 
 /// Outputs `metrics` (the history as JSON), `model` (the global model) and `checkpoint` (the state after the last round as a tree).
 pub(super) fn run(task: &Task, host: &dyn Host, algorithms: &Algorithms) -> Outcome<Outputs> {
-    if task.device != "cpu" {
-        return Err(Fault::device(format!("trainings do not run on `{}`", task.device)).help("use `--device cpu`"));
-    }
+    let compute = Compute::of(&task.device)?;
     let store = host.store();
-    let (world, algorithm, stored_model) = assemble(task, "", &task.params, host, algorithms)?;
+    let (mut world, algorithm, stored_model) = assemble(task, "", &task.params, host, algorithms)?;
+    compute.check(world.network())?;
+    world.compute = compute;
 
     let may_extend = !algorithm.horizon() && !world.interventions.iter().any(|intervention| intervention.horizon());
     let mut monitor = StageMonitor { task, host, saved: Instant::now(), tree: BTreeMap::new(), last: BTreeMap::new(), may_extend };

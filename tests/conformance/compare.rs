@@ -1,6 +1,7 @@
 //! What counts as equal (fixtures/README.md).
 
 use crate::fixture::{Metric, Run};
+use pflpipe::engine::Compute;
 
 /// The relative L2 error. Where the reference is zero but for rounding (below 1e-6 everywhere), ours must be below 1e-6 too: such a
 /// tensor follows a gradient that is truly zero, like that of a bias before a batch normalisation.
@@ -35,8 +36,11 @@ pub fn tolerance(algorithm: &str, name: &str) -> f64 {
 /// tensor and by 4.9e-4 in the loss; computed in `float32` by torch 2.15 instead of 2.7, by 5.9e-3 and 7.8e-4. So 4e-4 is what is
 /// left of the fixture's own accuracy, and 1e-4 would only ask for the same accidents of rounding. All other tensors, factors and losses of
 /// that run agree to 1e-4.
-pub fn strain(run: &Run) -> f64 {
-    if run.algorithm == "FedKD" && run.input_scale > 1.0 { 4.0 } else { 1.0 }
+///
+/// Stock operations sum the statistics of batches in single precision: FedAS with BatchNorm then differs by 8.3e-4.
+pub fn strain(run: &Run, compute: Compute) -> f64 {
+    let own = if run.algorithm == "FedKD" && run.input_scale > 1.0 { 4.0 } else { 1.0 };
+    if compute != Compute::Fused && run.model.ends_with("_bn") { own * 10.0 } else { own }
 }
 
 /// How many pairs of a positive and a negative score may change sides by rounding, because they tie to 1e-6. Those of our own fixtures

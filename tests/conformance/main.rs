@@ -2,7 +2,8 @@
 //!
 //! The fixtures stand in `fixtures/`, with a README that explains their format. More folders of the same format can be named in
 //! `PFLPIPE_CONFORMANCE` (separated by colons). An algorithm that is not built yet is counted but not a failure, unless
-//! `PFLPIPE_CONFORMANCE_ALL` is 1. An argument replays only the fixtures whose path contains it.
+//! `PFLPIPE_CONFORMANCE_ALL` is 1. A build with CUDA computes on the first GPU, where there is one; `PFLPIPE_CONFORMANCE_DEVICE` chooses
+//! `cpu`, `cuda:N`, or `stock`: on the CPU what a GPU would run. An argument replays only the fixtures whose path contains it.
 
 mod compare;
 mod fixture;
@@ -56,6 +57,10 @@ fn main() -> ExitCode {
         algorithms.entry(name).or_default().insert(outcome.is_ok());
     }
     let whole = algorithms.values().filter(|outcomes| !outcomes.contains(&false)).count();
+    match replay::compute() {
+        Ok(compute) => println!("networks ran on {compute:?}"),
+        Err(why) => println!("{why}"),
+    }
     println!("conformance: {whole} of {} algorithms, {passed} of {} fixtures", algorithms.len(), paths.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

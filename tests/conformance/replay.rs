@@ -8,7 +8,7 @@ use pflpipe::base::random::{Purpose, stream};
 use pflpipe::base::threads::Budget;
 use pflpipe::data::partition::Client as Shard;
 use pflpipe::data::{Bytes, Dataset, Origin, Samples, Shape};
-use pflpipe::engine::{Layer, Model, Network};
+use pflpipe::engine::{Compute, Layer, Model, Network};
 use pflpipe::fl::history::{ClientMeasured, History};
 use pflpipe::fl::round::{Monitor, Parties};
 use pflpipe::fl::state::Leaf;
@@ -16,6 +16,7 @@ use pflpipe::fl::streams::{Law, Moment, NoiseKind};
 use pflpipe::fl::{Settings, Streams, World};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 pub const NOT_BUILT: &str = "not built yet";
@@ -148,7 +149,19 @@ fn world(fixture: &Fixture) -> Result<World, String> {
     }
     let send = run.send.iter().map(|s| ((s.round, s.client), s.ids.clone())).collect();
     let streams = Box::new(Recorded { selection: run.selection.clone(), send, starts });
-    World::new(initial, Arc::new(data), shards, settings, streams, Budget::new(1)).map_err(|f| f.to_string())
+    let mut world = World::new(initial, Arc::new(data), shards, settings, streams, Budget::new(1)).map_err(|f| f.to_string())?;
+    world.compute = compute()?;
+    Ok(world)
+}
+
+/// Where the networks run: the first GPU of a build with CUDA, unless `PFLPIPE_CONFORMANCE_DEVICE` says otherwise.
+pub fn compute() -> Result<Compute, String> {
+    match std::env::var("PFLPIPE_CONFORMANCE_DEVICE").ok().filter(|device| !device.is_empty()).as_deref() {
+        Some("stock") => Ok(Compute::Stock),
+        Some(device) => Compute::of(device).map_err(|f| f.to_string()),
+        None if cfg!(feature = "cuda") && Path::new("/dev/nvidia0").exists() => Ok(Compute::Cuda(0)),
+        None => Ok(Compute::Fused),
+    }
 }
 
 /// The reference's small models, built from the same layers as the users' models.
@@ -266,7 +279,7 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
             relative_error(name, &ours, &reference.values)
         });
         match compared_values {
-            Ok(error) if error <= tolerance(&run.algorithm, name) * strain(run) => {
+            Ok(error) if error <= tolerance(&run.algorithm, name) * strain(run, compute().unwrap_or_default()) => {
                 compared += 1;
                 if error >= worst {
                     (worst, where_) = (error, name.to_owned());
@@ -405,7 +418,9 @@ fn measured(metric: &Metric, ours: &ClientMeasured, run: &Run, known: bool) -> R
     }
     if let (Some(sum), Some(n)) = (metric.train_loss_sum, metric.train_n.filter(|n| *n >= 1.0)) {
         let ours_sum = ours.train_loss_sum.ok_or("our training loss is undefined")?;
-        if (sum - ours_sum).abs() > 1e-4 * strain(run) * sum.abs() || ours.train_n.map(|n| n as f64) != Some(n) {
+        if (sum - ours_sum).abs() > 1e-4 * strain(run, compute().unwrap_or_default()) * sum.abs()
+            || ours.train_n.map(|n| n as f64) != Some(n)
+        {
             return Err(format!("training loss {ours_sum:.6} over {:?}, the reference has {sum:.6} over {n}", ours.train_n));
         }
     }

@@ -125,6 +125,15 @@ fn cases() -> Vec<(&'static str, Shape, Vec<Layer>)> {
             ],
         ),
         (
+            "memories",
+            image(3, 1, 5),
+            vec![
+                Layer::Lstm { name: "lstm".into(), hidden: 4, layers: 2, both: true, dropout: 0.0 },
+                Layer::Lstm { name: "second".into(), hidden: 3, layers: 1, both: false, dropout: 0.0 },
+                Layer::Flatten,
+            ],
+        ),
+        (
             "twice",
             Shape::vector(5),
             vec![

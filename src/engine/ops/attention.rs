@@ -16,15 +16,15 @@ use std::ops::Range;
 /// Shapes, and where the parameters are.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Attention {
-    width: usize,
-    positions: usize,
-    heads: usize,
+    pub width: usize,
+    pub positions: usize,
+    pub heads: usize,
     /// Probability that a weight is dropped.
-    dropout: f64,
-    in_weight: Range<usize>,
-    in_bias: Range<usize>,
-    out_weight: Range<usize>,
-    out_bias: Range<usize>,
+    pub dropout: f64,
+    pub in_weight: Range<usize>,
+    pub in_bias: Range<usize>,
+    pub out_weight: Range<usize>,
+    pub out_bias: Range<usize>,
 }
 
 pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, heads: usize, dropout: f64) -> Outcome<()> {
@@ -77,6 +77,11 @@ fn parts<F, const N: usize>(mut rest: &mut [F], sizes: [usize; N]) -> [&mut [F];
     })
 }
 
+/// What scores of heads of that depth are multiplied by.
+pub(in crate::engine) fn factor(depth: usize) -> f64 {
+    1.0 / (depth as f64).sqrt()
+}
+
 /// Tokens at a time.
 const TOKENS: usize = 4;
 
@@ -99,7 +104,7 @@ impl Head {
     }
     /// What scores are multiplied by.
     fn factor(&self) -> f64 {
-        1.0 / (self.depth as f64).sqrt()
+        factor(self.depth)
     }
     /// The channels from `start` on as rows along the positions.
     #[inline(always)]

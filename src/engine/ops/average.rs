@@ -12,14 +12,14 @@ use std::ops::Range;
 /// The windows of one image.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Average {
-    channels: usize,
-    width: usize,
-    pixels: usize,
+    pub channels: usize,
+    pub width: usize,
+    pub pixels: usize,
     /// The rows of each output row, within the image.
-    rows: Vec<Range<usize>>,
-    columns: Vec<Range<usize>>,
+    pub rows: Vec<Range<usize>>,
+    pub columns: Vec<Range<usize>>,
     /// What sums are divided by, where it is not the number of pixels summed: a border counts as zeros.
-    area: Option<usize>,
+    pub area: Option<usize>,
 }
 
 /// Windows of one size; zeros beyond the border count, as in torch.
@@ -52,6 +52,17 @@ fn finish(builder: &mut Builder, rows: Vec<Range<usize>>, columns: Vec<Range<usi
 }
 
 impl Average {
+    /// What each pixel contributes to each output: a row for each output.
+    pub fn shares(&self) -> Vec<f32> {
+        let mut shares = vec![0.0; self.rows.len() * self.columns.len() * self.pixels];
+        let windows = self.rows.iter().flat_map(|rows| self.columns.iter().map(move |columns| (rows, columns)));
+        for (shares, (rows, columns)) in shares.chunks_exact_mut(self.pixels).zip(windows) {
+            for row in rows.clone() {
+                shares[row * self.width + columns.start..row * self.width + columns.end].fill(self.factor(rows, columns));
+            }
+        }
+        shares
+    }
     fn factor<F: Real>(&self, rows: &Range<usize>, columns: &Range<usize>) -> F {
         F::ONE / F::from_usize(self.area.unwrap_or(rows.len() * columns.len()))
     }

@@ -27,7 +27,7 @@ pub(super) fn check(p: f64) -> Outcome<()> {
 }
 
 /// Draws factors of elements: 0, or what keeps the mean; 1 where nothing is dropped.
-pub(super) fn draw<F: Real>(p: f64, recording: bool, noise: &mut Noise, factors: &mut [F]) {
+pub(in crate::engine) fn draw<F: Real>(p: f64, recording: bool, noise: &mut Noise, factors: &mut [F]) {
     if p == 0.0 || !recording {
         return factors.fill(F::ONE);
     }
@@ -48,23 +48,27 @@ pub(in crate::engine) fn plan(builder: &mut Builder, p: f64, whole: bool) -> Out
     builder.step(Op::Dropout(Dropout { p, channels: shape.channels, whole }), shape)
 }
 
+impl Dropout {
+    /// Draws the factors of a batch.
+    pub fn draw<F: Real>(&self, rows: usize, noise: &mut Noise, factors: &mut [F]) {
+        if !self.whole {
+            return draw(self.p, true, noise, factors);
+        }
+        let len = factors.len() / rows;
+        for sample in factors.chunks_exact_mut(len) {
+            let (first, rest) = sample.split_at_mut(self.channels);
+            draw(self.p, true, noise, first);
+            rest.chunks_exact_mut(self.channels).for_each(|pixel| pixel.copy_from_slice(first));
+        }
+    }
+}
+
 pub(super) fn forward<F: Real>(dropout: &Dropout, pass: &mut Forward<'_, F>) {
     let len = pass.outputs;
     let factors = &mut pass.kept.floats;
     reserve(factors, len);
     if pass.recording {
-        let (scale, rng) = (F::from_f64(1.0 / (1.0 - dropout.p)), pass.scratch.noise.stream());
-        let bound = (dropout.p * f64::from(u32::MAX)) as u32;
-        let mut draw = || if rng.next_u32() < bound { F::ZERO } else { scale };
-        if dropout.whole {
-            for sample in factors[..len].chunks_exact_mut(len / pass.rows) {
-                let (first, rest) = sample.split_at_mut(dropout.channels);
-                first.iter_mut().for_each(|factor| *factor = draw());
-                rest.chunks_exact_mut(dropout.channels).for_each(|pixel| pixel.copy_from_slice(first));
-            }
-        } else {
-            factors[..len].iter_mut().for_each(|factor| *factor = draw());
-        }
+        dropout.draw(pass.rows, &mut pass.scratch.noise, &mut factors[..len]);
     } else {
         factors[..len].fill(F::ONE);
     }

@@ -11,10 +11,10 @@ use std::ops::Range;
 /// The table.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Embedding {
-    words: usize,
+    pub words: usize,
     pub width: usize,
     /// A word whose row is 0 at first and gets no gradient.
-    padding: Option<usize>,
+    pub padding: Option<usize>,
     pub weight: Range<usize>,
 }
 

@@ -15,15 +15,15 @@ use std::ops::Range;
 /// Where a normalisation finds its numbers, and what it normalises together.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct GroupNorm {
-    channels: usize,
-    groups: usize,
+    pub channels: usize,
+    pub groups: usize,
     /// Pixels that are normalised together.
-    pixels: usize,
+    pub pixels: usize,
     /// Channels that share a weight and a bias.
-    share: usize,
-    weight: Range<usize>,
-    bias: Range<usize>,
-    eps: f64,
+    pub share: usize,
+    pub weight: Range<usize>,
+    pub bias: Range<usize>,
+    pub eps: f64,
 }
 
 /// Groups of channels over all pixels; with `shared`, a group has one weight and one bias.

@@ -15,16 +15,16 @@ use std::ops::Range;
 /// The geometry, and where the numbers are.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Grouped {
-    channels: usize,
-    height: usize,
-    width: usize,
-    out: usize,
-    out_height: usize,
-    out_width: usize,
-    slide: Slide,
-    groups: usize,
-    weight: Range<usize>,
-    bias: Option<Range<usize>>,
+    pub channels: usize,
+    pub height: usize,
+    pub width: usize,
+    pub out: usize,
+    pub out_height: usize,
+    pub out_width: usize,
+    pub slide: Slide,
+    pub groups: usize,
+    pub weight: Range<usize>,
+    pub bias: Option<Range<usize>>,
 }
 
 pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, out: usize, slide: Slide, groups: usize, bias: bool) -> Outcome<()> {

@@ -17,25 +17,25 @@ use std::ops::Range;
 
 /// One layer in one direction.
 #[derive(Clone, Debug)]
-struct Cell {
-    inputs: usize,
-    backward: bool,
+pub(in crate::engine) struct Cell {
+    pub inputs: usize,
+    pub backward: bool,
     /// From the input to the gates, and from the last state to the gates; the two biases.
-    input: Range<usize>,
-    state: Range<usize>,
-    input_bias: Range<usize>,
-    state_bias: Range<usize>,
+    pub input: Range<usize>,
+    pub state: Range<usize>,
+    pub input_bias: Range<usize>,
+    pub state_bias: Range<usize>,
 }
 
 /// All layers.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Lstm {
-    positions: usize,
-    hidden: usize,
+    pub positions: usize,
+    pub hidden: usize,
     /// Probability of dropout between layers.
-    dropout: f64,
+    pub dropout: f64,
     /// The cells of each layer: one, or one for each direction.
-    layers: Vec<Vec<Cell>>,
+    pub layers: Vec<Vec<Cell>>,
 }
 
 pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, hidden: usize, layers: usize, both: bool, dropout: f64) -> Outcome<()> {
@@ -104,7 +104,7 @@ impl Lstm {
         self.all_inputs(rows) + cells * 6 * self.positions * rows * self.hidden
     }
     /// The factors of dropout, behind all that: for each layer but the first those of its input.
-    fn factors(&self, rows: usize) -> usize {
+    pub fn factors(&self, rows: usize) -> usize {
         if self.dropout == 0.0 { 0 } else { self.all_inputs(rows) - self.inputs(0, rows) }
     }
 }
@@ -224,7 +224,7 @@ fn block<F: Real>(values: &[F]) -> [F; UNITS] {
 }
 
 /// The positions in the order of a direction, each with the one before it.
-fn order(positions: usize, backward: bool) -> impl DoubleEndedIterator<Item = (usize, Option<usize>)> {
+pub(in crate::engine) fn order(positions: usize, backward: bool) -> impl DoubleEndedIterator<Item = (usize, Option<usize>)> {
     (0..positions).map(move |step| match backward {
         false => (step, step.checked_sub(1)),
         true => (positions - 1 - step, (step > 0).then(|| positions - step)),

@@ -14,11 +14,11 @@ use std::ops::Range;
 /// A dense layer with the same weights at every position.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Dense {
-    inputs: usize,
-    outputs: usize,
-    positions: usize,
-    weight: Range<usize>,
-    bias: Option<Range<usize>>,
+    pub inputs: usize,
+    pub outputs: usize,
+    pub positions: usize,
+    pub weight: Range<usize>,
+    pub bias: Option<Range<usize>>,
 }
 
 pub(in crate::engine) fn plan_dense(builder: &mut Builder, name: &str, out: usize, bias: bool) -> Outcome<()> {
@@ -68,9 +68,9 @@ pub(super) fn backward<F: Real>(dense: &Dense, pass: &mut Backward<'_, F>) {
 /// A scale, and a fixed number added to each element by its position: sines and cosines of falling frequency.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Signs {
-    scale: f64,
+    pub scale: f64,
     /// What is added to a sample.
-    table: Vec<f64>,
+    pub table: Vec<f64>,
 }
 
 pub(in crate::engine) fn plan_signs(builder: &mut Builder, scale: f64) -> Outcome<()> {
@@ -122,9 +122,9 @@ pub enum At {
 /// The choice of a position.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Pick {
-    at: At,
-    width: usize,
-    positions: usize,
+    pub at: At,
+    pub width: usize,
+    pub positions: usize,
 }
 
 pub(in crate::engine) fn plan_pick(builder: &mut Builder, at: At, words: Shape) -> Outcome<()> {
@@ -141,18 +141,25 @@ pub(in crate::engine) fn plan_pick(builder: &mut Builder, at: At, words: Shape) 
     builder.step(Op::Pick(Pick { at, width, positions }), Shape::vector(width))
 }
 
+impl Pick {
+    /// The position that is taken of each sample, by the network's input.
+    pub fn places<F: Real>(self, rows: usize, input: &[F]) -> impl Iterator<Item = usize> {
+        (0..rows).map(move |row| match self.at {
+            At::First => 0,
+            At::Last => self.positions - 1,
+            At::LastWord { padding } => {
+                let words = &input[row * self.positions..][..self.positions];
+                words.iter().rposition(|word| word.to_f64() as usize != padding).unwrap_or(0)
+            }
+        })
+    }
+}
+
 pub(super) fn pick_forward<F: Real>(pick: Pick, pass: &mut Forward<'_, F>) {
-    let Pick { at, width, positions } = pick;
+    let Pick { width, positions, .. } = pick;
     let places = &mut pass.kept.places;
     places.clear();
-    places.extend((0..pass.rows).map(|row| match at {
-        At::First => 0,
-        At::Last => positions as u32 - 1,
-        At::LastWord { padding } => {
-            let words = &pass.values.get(0)[row * positions..][..positions];
-            words.iter().rposition(|word| word.to_f64() as usize != padding).unwrap_or(0) as u32
-        }
-    }));
+    places.extend(pick.places(pass.rows, pass.values.get(0)).map(|place| place as u32));
     let samples = pass.kept.value[..pass.outputs].chunks_exact_mut(width).zip(pass.x.chunks_exact(positions * width));
     for ((y, x), &place) in samples.zip(places.iter()) {
         y.copy_from_slice(&x[place as usize * width..][..width]);

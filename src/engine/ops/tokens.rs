@@ -10,10 +10,10 @@ use std::ops::Range;
 
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Tokens {
-    width: usize,
+    pub width: usize,
     /// The token, then a place for it and for each patch: they follow each other.
-    token: Range<usize>,
-    places: Range<usize>,
+    pub token: Range<usize>,
+    pub places: Range<usize>,
 }
 
 pub(in crate::engine) fn plan(builder: &mut Builder, name: &str) -> Outcome<()> {
