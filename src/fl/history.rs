@@ -279,7 +279,7 @@ impl History {
 }
 
 /// What is said of a training in which no client took a step.
-pub const NO_STEP: &str = "no client ever took a training step: with `drop_last`, a client with fewer training samples than `batch_size` has none; the models are the initial ones";
+pub const NO_STEP: &str = "no client ever took a training step, so the models are the initial ones; with `drop_last`, a client with fewer training samples than `batch_size` takes none";
 
 /// The view of the clients that join after the last round.
 pub const NEW_CLIENTS: &str = "new_clients";
