@@ -1,8 +1,10 @@
 //! The real catalog: every stage kind with its parameters, wired together from data, models and algorithms.
 
+mod measures;
 mod rules;
 
 use crate::algorithms::Algorithms;
+use crate::base::{Fault, Outcome};
 use crate::fl::history::METRICS;
 use crate::results::published;
 use crate::spec::Params;
@@ -10,6 +12,7 @@ use crate::spec::catalog::{Bound, Catalog, Field, Shape, StageKind, Type, Varian
 use crate::spec::rules::{Breach, Setup};
 use crate::{attacks, data, defences, engine, fl, models, privacy, secure, threats};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The selectors of `value: stage.metric.selector`.
 pub const SELECTORS: &[&str] = &["best", "last", "mean_last(K)", "at_round(K)", "at_best(METRIC)"];
@@ -40,6 +43,17 @@ impl Catalog for StageCatalog {
             "attack" => attacks::findings::metrics(params.get("kind").and_then(Value::as_str)),
             _ => self.metrics(kind).0,
         }
+    }
+    fn lacks(&self, kind: &str, params: &Params, metric: &str) -> Option<Fault> {
+        if kind == "train" { measures::lacks(params, metric) } else { None }
+    }
+    fn settings(&self, table: &str, text: Option<&str>) -> Outcome<Vec<String>> {
+        let lines = match text {
+            Some(text) => published::read(table, text)?,
+            None => published::builtin(table).unwrap_or_default(),
+        };
+        let all: BTreeSet<String> = lines.iter().map(published::Published::setting).collect();
+        Ok(all.into_iter().collect())
     }
     fn usual_selector(&self, kind: &str) -> Option<&'static str> {
         (kind == "attack").then_some(attacks::findings::SELECTORS[0])

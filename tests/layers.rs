@@ -22,7 +22,7 @@ const BELOW: [(&str, &[&str]); 22] = [
     ("defences", &["fl", "base", "spec::catalog", "spec::rules"]),
     ("privacy", &["fl", "engine", "base", "spec::catalog", "spec::rules"]),
     ("secure", &["fl", "base", "spec::catalog", "spec::rules"]),
-    ("results", &["base"]),
+    ("results", &["fl::history", "base"]),
     ("table", &["results", "attacks", "fl", "base"]),
     ("plots", &["results", "base"]),
     ("report", &["plots", "table", "results", "base"]),

@@ -1,7 +1,6 @@
 //! FD (federated distillation): clients exchange nothing but their mean outputs for each class.
 
 use super::shared::distillation::soft_cross_entropy;
-use super::shared::newcomers;
 use super::shared::prototypes::{ClassMeans, Prototypes};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
@@ -11,7 +10,7 @@ use crate::engine::{Entry, Layout, Model};
 use crate::fl::state::Floats;
 use crate::fl::{
     Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor,
-    Who, World,
+    Who,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::HasShape;
@@ -118,8 +117,8 @@ impl Algorithm for Fd {
         Traffic { down: (template.net.classes() * template.net.classes()) as u64, up: floats.total }
     }
 
-    fn setup(&self, world: &World, _: &mut Server<Outputs>, _: &mut [Client<Own>]) -> Outcome<()> {
-        newcomers::refuse(world, "fd")
+    fn welcomes(&self) -> bool {
+        false
     }
 
     /// A class without a target has the row's own output as its target: only its gradient in raw outputs is not 0.

@@ -1,8 +1,8 @@
 //! FedAMP: the server sends each client a cloud model that leans on the clients with similar models.
 
 use super::shared::flat::squared_distance;
+use super::shared::pull;
 use super::shared::variant::Variant;
-use super::shared::{newcomers, pull};
 use crate::base::Outcome;
 use crate::engine::Params;
 use crate::engine::update::{Correction, add_scaled};
@@ -127,7 +127,11 @@ impl Algorithm for FedAmp {
 
     fn setup(&self, world: &World, _: &mut Server<Messages>, clients: &mut [Client<Cloud>]) -> Outcome<()> {
         clients.iter_mut().for_each(|client| client.state.0 = world.initial.params.clone());
-        newcomers::refuse(world, "fedamp")
+        Ok(())
+    }
+
+    fn welcomes(&self) -> bool {
+        false
     }
 
     fn receive(&self, trainer: &mut Trainer<'_>, server: &Server<Messages>, client: &mut Client<Cloud>) -> Outcome<()> {

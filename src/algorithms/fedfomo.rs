@@ -1,7 +1,6 @@
 //! FedFomo: each client mixes the models of others by what they gain on its own validation samples.
 
 use super::shared::flat::squared_distance;
-use super::shared::newcomers;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::update::add_scaled;
@@ -190,7 +189,11 @@ impl Algorithm for FedFomo {
         for client in clients {
             client.state = Judge { mixed: world.initial.params.clone(), gains: vec![0.0; n], received: Vec::new() };
         }
-        newcomers::refuse(world, "fedfomo")
+        Ok(())
+    }
+
+    fn welcomes(&self) -> bool {
+        false
     }
 
     fn receive(&self, trainer: &mut Trainer<'_>, server: &Server<Market>, client: &mut Client<Judge>) -> Outcome<()> {

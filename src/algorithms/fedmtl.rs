@@ -1,6 +1,5 @@
 //! FedMTL: local models that a penalty over all of the round's models ties together.
 
-use super::shared::newcomers;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::update::{Correction, add_scaled};
@@ -8,7 +7,6 @@ use crate::engine::{Entry, Layout, Model, Params};
 use crate::fl::algorithm::Who;
 use crate::fl::{
     Aggregation, Algorithm, Arena, Client, Description, Exposed, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor,
-    World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -133,8 +131,8 @@ impl Algorithm for FedMtl {
         Exposed::of(server.global.net.layout(), |_| sends, &started.params, &upload.model.params)
     }
 
-    fn setup(&self, world: &World, _: &mut Server<Tasks>, _: &mut [Client<()>]) -> Outcome<()> {
-        newcomers::refuse(world, "fedmtl")
+    fn welcomes(&self) -> bool {
+        false
     }
 
     fn train_phase(&self, arena: &mut Arena<'_, Self>) -> Outcome<Vec<Uploaded<()>>> {

@@ -1,7 +1,6 @@
 //! FedPCL: clients exchange class prototypes, and train their base by contrast with the prototypes of everybody.
 
 use super::shared::flat::dot;
-use super::shared::newcomers;
 use super::shared::prototypes::Prototypes;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
@@ -190,9 +189,13 @@ impl Algorithm for FedPcl {
         Traffic { down: (upload.clients + 1) * set, up: floats.total }
     }
 
+    fn welcomes(&self) -> bool {
+        false
+    }
+
     fn setup(&self, world: &World, server: &mut Server<Everybody>, _: &mut [Client<Own>]) -> Outcome<()> {
         server.state.clients = vec![Prototypes::default(); world.clients()];
-        newcomers::refuse(world, "fedpcl")
+        Ok(())
     }
 
     fn local_update(&self, trainer: &mut Trainer<'_>, server: &Server<Everybody>, client: &mut Client<Own>) -> Outcome<()> {

@@ -1,7 +1,6 @@
 //! FedProto: clients exchange class prototypes (mean features) instead of weights, and classify by the nearest one.
 
 use super::shared::flat::squared_distance;
-use super::shared::newcomers;
 use super::shared::prototypes::{ClassMeans, Prototypes, alignment};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
@@ -10,7 +9,6 @@ use crate::engine::{Entry, Layout, Model};
 use crate::fl::state::Floats;
 use crate::fl::{
     Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, Who,
-    World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -104,8 +102,8 @@ impl Algorithm for FedProto {
         Traffic { down: (template.net.classes() * template.net.features()) as u64, up: floats.total }
     }
 
-    fn setup(&self, world: &World, _: &mut Server<Known>, _: &mut [Client<Known>]) -> Outcome<()> {
-        newcomers::refuse(world, "fedproto")
+    fn welcomes(&self) -> bool {
+        false
     }
 
     fn objective<'a>(&'a self, server: &'a Server<Known>, _: &'a Known) -> Objective<'a> {

@@ -46,6 +46,25 @@ pub fn count(n: usize, noun: &str) -> String {
     }
 }
 
+/// A number as written, without a sign where all its digits are zero: `-0.00` is `0.00`.
+#[must_use]
+pub fn signless_zero(number: String) -> String {
+    match number.strip_prefix(['-', '+']) {
+        Some(rest) if !rest.contains(|c: char| ('1'..='9').contains(&c)) => rest.to_owned(),
+        _ => number,
+    }
+}
+
+/// The row that a name means, of a table with these labels: its label, a part of it, or the name before its hyper-parameters.
+#[must_use]
+pub fn find_row(rows: &[String], name: &str) -> Option<usize> {
+    let bare = |label: &str| label.split('(').next().unwrap_or_default().trim().to_owned();
+    rows.iter()
+        .position(|label| label == name)
+        .or_else(|| rows.iter().position(|label| bare(label) == name))
+        .or_else(|| rows.iter().position(|label| label.split(", ").any(|part| part == name || bare(part) == name)))
+}
+
 /// The names in backticks, separated by commas.
 #[must_use]
 pub fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
@@ -135,6 +154,12 @@ mod tests {
         assert_eq!(nearest("parttion", names), Some("partition"));
         assert_eq!(nearest("tarin", names), Some("train"));
         assert_eq!(nearest("zebra", names), None);
+    }
+
+    #[test]
+    fn zero_has_no_sign() {
+        let texts = ["-0.00", "+0.0 %", "-0.01", "+1", "0", "-1e-9"];
+        assert_eq!(texts.map(|text| signless_zero(text.to_owned())), ["0.00", "0.0 %", "-0.01", "+1", "0", "-1e-9"]);
     }
 
     #[test]

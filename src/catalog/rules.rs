@@ -8,7 +8,7 @@ use crate::attacks::{self, Trained};
 use crate::base::Fault;
 use crate::fl::intervention::refusal;
 use crate::fl::settings::Optimizer;
-use crate::fl::{Needs, Sends, Settings};
+use crate::fl::{Needs, Sends, Settings, newcomers};
 use crate::spec::rules::{Breach, Setup};
 use crate::{data, defences, models, privacy, secure, threats};
 use serde_json::{Map, Value};
@@ -165,9 +165,19 @@ fn train(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     };
     let (rounds, clients) = (known.as_ref().map(|known| known.settings.rounds), known.as_ref().and_then(|known| known.clients));
     let uploads = known.as_ref().and_then(Known::uploads);
+    let named = || {
+        let algorithm = stage.map("algorithm")?;
+        Some((algorithm.get("name").and_then(Value::as_str)?, algorithms.build(algorithm).ok()?))
+    };
     let (threat, defence) = (chosen(stage, "threat"), chosen(stage, "defence"));
     let (privacy, secure) = (chosen(stage, "privacy"), chosen(stage, "secure"));
     let mut breaches = known.as_ref().map(Known::empty).unwrap_or_default();
+    if stage.whole("new_clients").is_some_and(|n| n > 0)
+        && let Some((name, built)) = named()
+        && let Some(fault) = newcomers::refusal(name, built.welcomes())
+    {
+        breaches.push(Breach::new("new_clients", fault));
+    }
     if let Some((_, params)) = threat {
         let batch = known.as_ref().filter(|_| stage.get("batch_size").is_some()).map(|known| known.settings.batch_size);
         let of = threats::Known { rounds, clients, batch, data: known.as_ref().and_then(|known| known.data) };
@@ -184,8 +194,7 @@ fn train(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     if threat.or(defence).or(privacy).or(secure).is_none() {
         return breaches;
     }
-    let Some(algorithm) = stage.map("algorithm") else { return breaches };
-    let (Some(name), Ok(built)) = (algorithm.get("name").and_then(Value::as_str), algorithms.build(algorithm)) else { return breaches };
+    let Some((name, built)) = named() else { return breaches };
     let sends = built.sends();
     let acting = [("threat", threat, threats::needs as fn(&Map<String, Value>) -> Needs), ("defence", defence, defences::needs)];
     for (path, chosen, needs) in acting {
@@ -297,6 +306,28 @@ mod tests {
         );
         says(&of_training(json!({"new_clients": 10})), "new_clients: ");
         says(&of_training(json!({"join_ratio": 0.05})), "join_ratio: ");
+    }
+
+    #[test]
+    fn new_clients_need_a_model_to_start_from() {
+        let of = |name: &str, n: u64| of_training(json!({"algorithm": {"name": name}, "new_clients": n}));
+        says(&of("local", 11), "new_clients: ");
+        assert!(of("fedavg", 2).is_empty());
+        let all = crate::algorithms::all();
+        let refusing: Vec<&str> = all
+            .iter()
+            .filter(|entry| {
+                let given = |field: &crate::spec::catalog::Field| match &field.default {
+                    crate::spec::catalog::Default::Is(value) => Some((field.name.to_owned(), value.clone())),
+                    _ => None,
+                };
+                let mut params: Map<String, Value> = entry.description.fields.iter().filter_map(given).collect();
+                params.insert("name".to_owned(), entry.description.name.into());
+                all.build(&params).is_ok_and(|built| !built.welcomes())
+            })
+            .map(|entry| entry.description.name)
+            .collect();
+        assert_eq!(refusing, ["fedmtl", "fedfomo", "fedamp", "fedproto", "fd", "fedpcl"]);
     }
 
     #[test]

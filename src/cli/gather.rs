@@ -7,8 +7,7 @@ use crate::base::{Digest, Outcome};
 use crate::fl::History;
 use crate::fl::history::TIMES;
 use crate::plan::{Decision, NodeId, Plan};
-use crate::spec::node::short;
-use crate::spec::{Best as Wanted, Table as Layout};
+use crate::spec::{Best as Wanted, Table as Layout, tables};
 use crate::store::Store;
 use crate::table::pick::Selector;
 use crate::table::{Best, Entry, Heading, Measure, Observation, Quantity, Sample, Show, Table, pick};
@@ -144,7 +143,7 @@ fn table(plan: &Plan, layout: &Layout, found: &[Found], measured: &Measured<'_>)
 
 /// The labels of the row and the column in which a cell of the sweep shows a quantity.
 pub(super) fn place(layout: &Layout, coords: &BTreeMap<&str, &Value>, quantity: usize) -> (String, String) {
-    let row = if layout.rows.is_empty() { "all".to_owned() } else { label(coords, &layout.rows) };
+    let row = label(coords, &layout.rows);
     let mut column = label(coords, &layout.columns);
     if layout.columns.is_empty() || layout.values.len() > 1 {
         let value = &layout.values[quantity];
@@ -205,10 +204,9 @@ fn heading(layout: &Layout) -> Heading {
     }
 }
 
-/// The values of some axes, `-` where a cell lacks one: an axis of `when` is only in some cells.
+/// The values of some axes.
 pub(super) fn label(coords: &BTreeMap<&str, &Value>, axes: &[String]) -> String {
-    let value = |axis: &String| coords.get(axis.as_str()).map_or_else(|| "-".to_owned(), |value| short(value));
-    axes.iter().map(value).collect::<Vec<_>>().join(", ")
+    tables::label(axes, |axis| coords.get(axis).copied())
 }
 
 #[cfg(test)]

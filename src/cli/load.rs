@@ -56,12 +56,24 @@ const MOST: u64 = 16 << 20;
 
 /// The text of a pipeline file.
 pub(super) fn read(file: &Path) -> Outcome<String> {
+    text(file, "a pipeline", "; `pflpipe new FILE` writes one")
+}
+
+/// Name and text of a template.
+pub(super) fn template(file: &Path) -> Outcome<(String, String)> {
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+    Ok((name, text(file, "a template", "")?))
+}
+
+/// The text of a file; `what` it is, and what else helps where it is not there.
+fn text(file: &Path, what: &str, more: &str) -> Outcome<String> {
     let fault = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::NotFound => Fault::storage(format!("there is no file `{}`", file.display()))
-            .help("give the path of a pipeline; `pflpipe new FILE` writes one"),
+        std::io::ErrorKind::NotFound => {
+            Fault::storage(format!("there is no file `{}`", file.display())).help(format!("give the path of {what}{more}"))
+        }
         std::io::ErrorKind::InvalidData => Fault::storage(format!("`{}` is not UTF-8 text", file.display())),
         std::io::ErrorKind::IsADirectory => {
-            Fault::storage(format!("`{}` is a folder", file.display())).help("give the path of a pipeline file")
+            Fault::storage(format!("`{}` is a folder", file.display())).help(format!("give the path of {what}"))
         }
         _ => Fault::io("read", file, &e),
     };
@@ -69,7 +81,7 @@ pub(super) fn read(file: &Path) -> Outcome<String> {
     let mut read = std::fs::File::open(file).map_err(fault)?.take(MOST + 1);
     read.read_to_string(&mut text).map_err(fault)?;
     if text.len() as u64 > MOST {
-        return Err(Fault::storage(format!("`{}` is too large for a pipeline", file.display())).help("give the path of a pipeline file"));
+        return Err(Fault::storage(format!("`{}` is too large for {what}", file.display())).help(format!("give the path of {what}")));
     }
     Ok(text)
 }

@@ -8,6 +8,7 @@ mod annotate;
 mod args;
 mod cache;
 mod check;
+mod compared;
 mod completions;
 mod context;
 mod data;

@@ -20,8 +20,8 @@ pub(super) struct Args {
     /// The file to write; it must not exist
     #[arg(value_name = "FILE", required_unless_present = "list")]
     file: Option<PathBuf>,
-    /// The template
-    #[arg(long, short, value_name = "NAME", default_value = "dirichlet-sweep")]
+    /// The template: a name that `--list` shows, or a file of your own, such as a copy of one in templates/pipelines/
+    #[arg(long, short, value_name = "NAME|FILE", default_value = "dirichlet-sweep")]
     template: String,
     /// Set a variable of the template; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
@@ -37,7 +37,12 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let Some(file) = args.file.as_deref().filter(|_| !args.list) else { return list(context) };
     let sets: Vec<(String, String)> = args.set.iter().map(|text| pair("set", text)).collect::<Outcome<_>>()?;
-    let text = templates::new_from_template(&args.template, &sets)?;
+    let named = templates::templates().iter().any(|template| template.name == args.template);
+    let own = Some(Path::new(&args.template)).filter(|path| !named && path.is_file()).map(load::template).transpose()?;
+    let text = match own {
+        Some((name, text)) => templates::new_from_text(&name, &text, &sets)?,
+        None => templates::new_from_template(&args.template, &sets)?,
+    };
     // A value that does not fit is told now, and not after the file was edited for an hour.
     load::expand(file, &text, &Changes::default(), &context.data)?;
     write(file, &text, args.replace)?;

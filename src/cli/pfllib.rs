@@ -1,6 +1,7 @@
 //! Result files as PFLlib writes them: one `DATA_ALGORITHM_GOAL_TIMES.h5` for each training behind a table, for its plotting scripts.
 
 use super::annotate;
+use super::compared;
 use super::gather::Found;
 use super::load::{self, Project};
 use crate::base::{Fault, Outcome};
@@ -51,7 +52,7 @@ pub(super) fn write(project: &Project, layouts: &[&Layout], found: &[Found], sto
                 })
                 .collect();
             let goal = goal.join("-");
-            let data = annotate::setup(plan, node).dataset.unwrap_or_default();
+            let data = compared::setup(plan, node).dataset.unwrap_or_default();
             let stem = format!("{}_{}_{}", plain(&data), plain(title), if goal.is_empty() { "test".to_owned() } else { plain(&goal) });
             let n = times.entry(stem.clone()).or_default();
             let path = folder.join(format!("{stem}_{n}.h5"));

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::output::{Text, Verbatim};
 use super::{Reply, annotate, evidence, gather, table};
 use crate::base::Fault;
-use crate::base::text::{count, quoted};
+use crate::base::text::{count, nearest, quoted};
 use crate::plan::decide;
 use crate::report::Figure;
 use clap::builder::PossibleValuesParser;
@@ -66,9 +66,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     if let Some(name) = &args.name
         && !plan.tables.iter().any(|table| table.name == *name)
     {
-        return Err(Fault::usage(format!("`{name}` is not a table of the pipeline"))
-            .help(format!("its tables are {}", quoted(plan.tables.iter().map(|table| table.name.as_str()))))
-            .into());
+        let known = || plan.tables.iter().map(|table| table.name.as_str());
+        let help = match nearest(name, known()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if plan.tables.is_empty() => "the pipeline has no `tables`".to_owned(),
+            None => format!("its tables are {}", quoted(known())),
+        };
+        return Err(Fault::usage(format!("`{name}` is not a table of the pipeline")).help(help).into());
     }
     let memory = Memory::of(Some(&store));
     let decisions = decide(plan, &memory, &|_| false);
@@ -76,6 +80,21 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let layouts: Vec<_> = plan.tables.iter().filter(|table| args.name.as_ref().is_none_or(|name| table.name == *name)).collect();
     let mut tables = gather::tables(plan, &layouts, &found, Some(&store))?.tables;
     annotate::complete(&mut tables, &project, &layouts)?;
+    if let Some(label) = &args.column {
+        let mut known: Vec<&str> = Vec::new();
+        for column in tables.iter().flat_map(|table| &table.columns) {
+            if !known.contains(&column.label.as_str()) {
+                known.push(&column.label);
+            }
+        }
+        if !known.contains(&label.as_str()) {
+            let help = match nearest(label, known.iter().copied()) {
+                Some(near) if label.chars().count() > 2 => format!("did you mean `{near}`?"),
+                _ => format!("the columns are {}", quoted(known)),
+            };
+            return Err(Fault::usage(format!("`{label}` is not the label of a column")).help(help).into());
+        }
+    }
     let all: Vec<&str> = evidence::KINDS.iter().map(|(name, _)| *name).collect();
     let kinds: Vec<&str> = if args.kinds.is_empty() { all } else { args.kinds.iter().map(String::as_str).collect() };
     let mut figures: Vec<Figure> = Vec::new();

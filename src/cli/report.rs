@@ -30,20 +30,22 @@ pub(super) struct Args {
     /// The file to write
     #[arg(short = 'o', value_name = "OUT")]
     out: PathBuf,
-    /// Use a minijinja template of your own; the built-in one is templates/report/report.html.j2
+    /// Use a minijinja template of your own
+    ///
+    /// The built-in one is templates/report/report.html.j2: copy it and change the copy.
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
-    let template = args.template.as_deref().map(load::read).transpose()?;
+    let template = args.template.as_deref().map(load::template).transpose()?;
     let store = context.needed_store()?;
     let project = table::open(&args.source, &args.changes, Some(&store), context)?;
     // A place that cannot be written is known before results are read.
     let folder = args.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
     tempfile::NamedTempFile::new_in(folder).map_err(|e| Fault::io("write into", folder, &e))?;
     let page = page(&project, &store)?;
-    let text = report::render(&page, template.as_deref())?;
+    let text = report::render(&page, template.as_ref().map(|(name, text)| (name.as_str(), text.as_str())))?;
     annotate::replace(&args.out, text.as_bytes())?;
     context.pass_warnings(&store);
     let path = args.out.display().to_string();
@@ -61,7 +63,6 @@ fn page(project: &Project, store: &Store) -> Outcome<Page> {
     let decisions = decide(plan, &memory, &|_| false);
     let found = gather::found(plan, &decisions, Some(store));
     let layouts: Vec<_> = plan.tables.iter().collect();
-    annotate::check(project, &layouts)?;
     let mut tables = gather::tables(plan, &layouts, &found, Some(store))?.tables;
     annotate::complete(&mut tables, project, &layouts)?;
     let kinds: Vec<&str> = evidence::KINDS.iter().map(|(name, _)| *name).filter(|name| *name != "partition").collect();
@@ -114,6 +115,7 @@ fn warnings(sections: &[Section], project: &Project, records: &[Option<Record>])
         if counts.values < counts.total() {
             all.push(format!("{}: {}.", section.table.title(), section.table.troubles()));
         }
+        all.extend(section.table.caveats());
         if section.table.heading.quantities.iter().any(|quantity| quantity.label.ends_with(".best")) {
             all.push("Values that end in .best are of the evaluation that was chosen by the test set, which flatters; so are most published ones.".to_owned());
         }

@@ -80,7 +80,6 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         return plan::show(&project, &args.force, false, context).map(|_| 0);
     }
     let layouts: Vec<_> = project.plan.tables.iter().collect();
-    annotate::check(&project, &layouts)?;
     let folder = annotate::folder(&project, args.results.as_deref());
     annotate::prepare(&folder, &layouts)?;
     let interrupt = Interrupt::new();

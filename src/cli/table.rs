@@ -8,10 +8,11 @@ use super::load::{self, Project};
 use super::memory::Memory;
 use super::output::{Answer, Text, Verbatim};
 use super::{Reply, Stop, pfllib, status};
-use crate::base::text::{nearest, quoted};
+use crate::base::text::{find_row, nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::plan::decide;
 use crate::results::published;
+use crate::spec::shown::other_rows;
 use crate::spec::tables::{SHOWS, TESTS};
 use crate::spec::{Compare, Statistics, Table as Layout};
 use crate::store::Store;
@@ -40,7 +41,9 @@ pub(super) struct Args {
     /// `long` is one line a sample and `series` one line an evaluation, both as CSV for pandas or polars.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
-    /// Render with a minijinja template of your own instead; README.md says what it is given
+    /// Render with a minijinja template of your own instead
+    ///
+    /// The built-in one is templates/tables/latex.tex.j2, a good start; README.md lists what a template is given.
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     template: Option<PathBuf>,
     /// Write to this file instead of standard output
@@ -56,6 +59,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "ROW")]
     against: Option<String>,
     /// Published numbers to set beside: a name such as pfllib-table2, or a csv file; may be repeated
+    ///
+    /// A file is a path from the current folder (one that a pipeline names, from the folder of that pipeline) with the columns
+    /// source,table,dataset,model,scenario,algorithm,metric,mean,std. `metric` is a metric of this program, such as test_accuracy, in
+    /// [0, 1], or test_acc_pct in percent; `scenario` says the partition: `dirichlet alpha=0.1, N=20`, `pathological 2`, `iid`;
+    /// `model` is `4-layer CNN`, `MLP 100 hidden`, `logistic` ... pipelines/README.md has them all.
     #[arg(long, value_name = "TABLE")]
     compare: Vec<String>,
     /// What of a cell's values is shown: mean-sd, mean-interval, median-range, mean or median
@@ -77,12 +85,11 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let format = args.format.as_deref().map(format::find).transpose()?;
-    let template = args.template.as_deref().map(load::read).transpose()?;
+    let template = args.template.as_deref().map(load::template).transpose()?;
     let store = context.existing_store()?;
     let project = open(&args.source, &args.changes, store.as_ref(), context)?;
     let layouts = layouts(&project, args)?;
     let layouts: Vec<&Layout> = layouts.iter().collect();
-    annotate::check(&project, &layouts)?;
     if let Some(folder) = &args.pfllib {
         return files(&project, &layouts, folder, context);
     }
@@ -90,7 +97,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let out = args.out.as_deref().map(|path| Ok::<_, Fault>((path, create(path)?))).transpose()?;
     let tables = tables(&project, &layouts, store.as_ref(), context)?;
     let text = match (&template, format) {
-        (Some(template), _) => Some(format::with_template(template, &tables)?),
+        (Some((name, template)), _) => Some(format::with_template(name, template, &tables)?),
         (None, Some(format)) if format.name() != "term" || out.is_some() => Some(format.render(&tables, Look::default())?),
         (None, None) if out.is_some() => Some(format::find("term")?.render(&tables, Look::default())?),
         _ => None,
@@ -158,8 +165,24 @@ fn layouts(project: &Project, args: &Args) -> Outcome<Vec<Layout>> {
                 statistics.against.clone_from(row);
             }
         }
+        if let Some(name) = args.against.as_ref().filter(|name| !["first", "best", "all"].contains(&name.as_str())) {
+            let mut rows: Vec<String> = Vec::new();
+            for cell in &layout.cells {
+                let (row, _) = gather::place(layout, &plan.coords(*cell), 0);
+                if !rows.contains(&row) {
+                    rows.push(row);
+                }
+            }
+            if find_row(&rows, name).is_none() {
+                let what = format!("`{name}` of `--against` is not a row of table `{}`", layout.name);
+                return Err(Fault::usage(what).help(other_rows(&rows, name)));
+            }
+        }
         if !args.compare.is_empty() {
-            layout.compare.get_or_insert_with(Compare::default).tables.clone_from(&args.compare);
+            let compare = layout.compare.get_or_insert_with(Compare::default);
+            compare.tables.clone_from(&args.compare);
+            // A path on the command line is one from the current folder, wherever the pipeline is.
+            compare.files = args.compare.iter().filter(|name| name.ends_with(".csv")).map(|name| (name.clone(), name.into())).collect();
         }
         if args.show.is_some() {
             layout.show.clone_from(&args.show);

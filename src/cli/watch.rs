@@ -26,10 +26,11 @@ use std::time::Duration;
 
 Examples:
   pflpipe watch
+  pflpipe watch pipelines/quickstart.yaml
   pflpipe watch --tables --interval 10")]
 pub(super) struct Args {
-    /// The run [default: the newest]
-    #[arg(value_name = "RUN")]
+    /// The run, or a pipeline for its newest one [default: the newest of all]
+    #[arg(value_name = "FILE|RUN")]
     run: Option<String>,
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = super::args::duration)]
@@ -45,6 +46,14 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let store = context.needed_store()?;
     let id = match &args.run {
+        Some(file) if Path::new(file).is_file() => {
+            let path = std::path::absolute(file).unwrap_or_else(|_| file.into()).display().to_string();
+            let of = |id: &str| store.run_plan(id).and_then(|plan| Some(plan.get("file")?.as_str()? == path)).unwrap_or_default();
+            let newest = runs::newest_first(&store).into_iter().find(|run| of(&run.id));
+            newest
+                .ok_or_else(|| Fault::storage(format!("`{file}` was never run with this store")).help("`pflpipe runs` lists the runs"))?
+                .id
+        }
         Some(id) => status::find(&store, id)?.id,
         None => {
             let newest = runs::newest_first(&store).into_iter().next();

@@ -358,10 +358,14 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     fn evaluation_effect(&self, client: &mut Client<Self::Client>) {
         client.model.training = false;
     }
+    /// Whether the server has a model to offer to clients that join after the last round. Without one they are refused.
+    fn welcomes(&self) -> bool {
+        true
+    }
     /// What a new client takes from the server before it is fine-tuned.
     ///
     /// # Errors
-    /// A stage fault: the algorithm is not defined for new clients.
+    /// A stage fault.
     fn adopt(&self, trainer: &mut Trainer<'_>, server: &Server<Self::Server>, client: &mut Client<Self::Client>) -> Outcome<()> {
         copy_layers(&mut client.model, &server.global, |layer| self.shared(layer));
         Ok(())

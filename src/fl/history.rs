@@ -255,11 +255,31 @@ impl History {
                 let undefined = last.and_then(|last| last.views.get(view)?.auc_undefined.clone());
                 return undefined.unwrap_or_else(|| "the AUC is undefined".to_owned());
             }
-            _ => "no client has a test sample",
+            _ if self.took_no_step() => "no client ever took a training step, so that the method has no answer to be tested",
+            _ if self.answered() => "this evaluation did not measure it",
+            _ => "no test sample was scored: no client has one, or the method never had an answer for any",
         };
         reason.to_owned()
     }
+
+    /// What makes the numbers of a training worthless, as a sentence; nothing for one that trained.
+    #[must_use]
+    pub fn caveat(&self) -> Option<&'static str> {
+        self.took_no_step().then_some(NO_STEP)
+    }
+
+    fn took_no_step(&self) -> bool {
+        self.status == Status::Completed && self.evaluations.last().is_some_and(|last| last.round > 0 && last.gradient_evaluations == 0)
+    }
+
+    /// Whether any test sample was scored at any time.
+    fn answered(&self) -> bool {
+        self.evaluations.iter().flat_map(|evaluation| evaluation.views.values()).any(|view| view.accuracy.is_some())
+    }
 }
+
+/// What is said of a training in which no client took a step.
+pub const NO_STEP: &str = "no client ever took a training step, so the models are the initial ones; with `drop_last`, a client with fewer training samples than `batch_size` takes none";
 
 /// The view of the clients that join after the last round.
 pub const NEW_CLIENTS: &str = "new_clients";
@@ -316,6 +336,29 @@ mod tests {
         let history = History { newcomers: Some(Measured::of(vec![client])), ..History::default() };
         assert_eq!(history.series("new_clients:test_accuracy"), [(0, 0.75)]);
         assert!(history.series("new_clients:test_auc").is_empty() && History::default().series("new_clients:test_accuracy").is_empty());
+    }
+
+    #[test]
+    fn a_training_without_a_step_is_told_from_one_without_tests() {
+        let evaluation = |round, gradients, clients: Vec<ClientMeasured>| Evaluation {
+            round,
+            finished: false,
+            views: BTreeMap::from([("global".to_owned(), Measured::of(clients))]),
+            train_loss: None,
+            floats_down: 0,
+            floats_up: 0,
+            gradient_evaluations: gradients,
+            threat: None,
+            validation: None,
+            figures: BTreeMap::new(),
+        };
+        let silent = || ClientMeasured { correct: 0, n: 0, auc: None, train_loss_sum: None, train_n: None };
+        let history = |evaluation| History { headline: "global".into(), evaluations: vec![evaluation], ..History::default() };
+        let none = history(evaluation(2, 0, vec![silent()]));
+        assert!(none.why_not("test_accuracy").starts_with("no client ever took a training step") && none.caveat() == Some(NO_STEP));
+        let untested = history(evaluation(2, 7, vec![silent()]));
+        assert!(untested.why_not("test_accuracy").starts_with("no test sample was scored") && untested.caveat().is_none());
+        assert!(history(evaluation(0, 0, vec![silent()])).caveat().is_none(), "nothing was to be trained yet");
     }
 
     #[test]

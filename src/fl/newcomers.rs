@@ -13,6 +13,14 @@ use super::world::World;
 use crate::base::{Fault, Outcome};
 use crate::engine::loss::argmax;
 
+/// Why clients cannot join an algorithm after the last round, where it has nothing to offer to them.
+pub fn refusal(algorithm: &str, welcomes: bool) -> Option<Fault> {
+    (!welcomes).then(|| {
+        Fault::stage(format!("new clients are not defined for `{algorithm}`"))
+            .help("its server keeps no model for one to start from, and neither its paper nor PFLlib defines one: leave `new_clients` at 0")
+    })
+}
+
 /// Lets every new client adopt the model, fine-tunes all its parameters with plain cross-entropy at the undecayed learning rate
 /// (PFLlib's procedure), and measures its model. Absent when there are no new clients.
 pub(super) fn join<A: Algorithm>(algorithm: &A, world: &World, server: &Server<A::Server>, round: u64) -> Outcome<Option<Measured>> {

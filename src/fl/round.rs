@@ -141,6 +141,8 @@ pub trait Simulation: Observable + Send + Sync {
     fn rests(&self) -> bool;
     /// What the clients send.
     fn sends(&self) -> Sends;
+    /// Whether clients may join after the last round.
+    fn welcomes(&self) -> bool;
     /// Whether a round trains a client for the usual passes.
     fn usual_passes(&self) -> bool;
     /// What its training does with samples beside taking plain gradients.
@@ -159,6 +161,9 @@ impl<A: Algorithm> Simulation for A {
     }
     fn sends(&self) -> Sends {
         Algorithm::sends(self)
+    }
+    fn welcomes(&self) -> bool {
+        Algorithm::welcomes(self)
     }
     fn usual_passes(&self) -> bool {
         Algorithm::usual_passes(self)
@@ -202,6 +207,9 @@ impl<'a, A: Algorithm> Run<'a, A> {
     pub(super) fn start(algorithm: &'a A, world: &'a World, monitor: &'a mut dyn Monitor) -> Outcome<Self> {
         if !world.interventions.is_empty() {
             intervention::check(world, A::describe().name, algorithm.sends())?;
+        }
+        if let (false, Some(fault)) = (world.newcomers.is_empty(), newcomers::refusal(A::describe().name, algorithm.welcomes())) {
+            return Err(fault);
         }
         let mut server = Server { global: world.initial.clone(), state: A::Server::default() };
         let mut clients: Vec<_> = (0..world.clients()).map(|id| Client::new(id, world.initial.clone())).collect();
@@ -256,6 +264,9 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let last = self.taking(|monitor, parts| monitor.conclude(parts))?;
         if self.books.history.status == Status::Completed {
             self.after_the_last_round()?;
+        }
+        if let Some(caveat) = self.books.history.caveat() {
+            self.monitor.note(caveat);
         }
         Ok(Simulated { history: self.books.history, global: self.server.global, last })
     }

@@ -126,8 +126,8 @@ pub(super) fn margin<'a>(labels: impl IntoIterator<Item = &'a str>, size: f64) -
 }
 
 /// Draws title and axis names.
-pub(super) fn names(svg: &mut Svg, area: Area, title: &str, x: &str, y: &str) {
-    svg.text("title", (area.left.min(16.0), 22.0), Anchor::Start, title);
+pub(super) fn names(svg: &mut Svg, area: Area, x: &str, y: &str) {
+    svg.headline();
     svg.text("soft", ((area.left + area.right) / 2.0, area.bottom + 36.0), Anchor::Middle, x);
     if !y.is_empty() {
         svg.upward("soft", (14.0, (area.top + area.bottom) / 2.0), y);

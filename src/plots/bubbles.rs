@@ -24,7 +24,7 @@ pub fn bubbles(plot: &Bubbles) -> Svg {
     let height = 40.0 + row * classes.max(1) as f64 + 52.0;
     let area = Area { left: 56.0, top: 40.0, right: 56.0 + step * clients.max(1) as f64, bottom: height - 52.0 };
     let mut svg = Svg::new(width, height, &plot.title);
-    names(&mut svg, area, &plot.title, "client", "class");
+    names(&mut svg, area, "client", "class");
     let most = plot.clients.iter().flatten().copied().max().unwrap_or(1).max(1) as f64;
     for class in 0..classes {
         let y = area.bottom - row * (class as f64 + 0.5);

@@ -31,7 +31,7 @@ pub fn critical(plot: &Critical<'_>) -> Svg {
     let names_top = bars + 8.0 * groups.len() as f64 + 18.0;
     let height = names_top + 18.0 * rows as f64 + 14.0;
     let mut svg = Svg::new(width, height, &plot.title);
-    svg.text("title", (16.0, 22.0), Anchor::Start, &plot.title);
+    svg.headline();
     let last = n.max(2) as f64;
     let at = |rank: f64| left + (rank - 1.0) / (last - 1.0) * (right - left);
     svg.line("axis", (left, axis), (right, axis));

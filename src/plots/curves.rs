@@ -68,7 +68,7 @@ pub fn curves(plot: &Curves) -> Svg {
     let values = all().map(|p| p.mean).chain(lows).chain(highs);
     let vertical = Scale::covering(values, false, height - 52.0, 44.0).with_room(0.04, unit);
     let ticks: Vec<(f64, String)> = vertical.ticks(6).into_iter().map(|v| (v, label(v, unit))).collect();
-    let names_wide = named.iter().map(|s| width_of(&clipped(&plot.series[*s].name), 12.0)).fold(60.0, f64::max);
+    let names_wide = named.iter().map(|s| width_of(&plot.series[*s].name, 12.0)).fold(60.0, f64::max).min(210.0);
     let area = Area {
         left: margin(ticks.iter().map(|(_, text)| text.as_str()), 11.0) + 16.0,
         top: 44.0,
@@ -89,7 +89,7 @@ pub fn curves(plot: &Curves) -> Svg {
         places = horizontal.ticks(7);
     }
     below(&mut svg, area, &horizontal, &places.into_iter().map(|v| (v, label(v, Unit::Plain))).collect::<Vec<_>>());
-    names(&mut svg, area, &plot.title, &plot.x, &plot.y);
+    names(&mut svg, area, &plot.x, &plot.y);
 
     let at = |p: &Point, value: f64| (horizontal.at(p.x), vertical.at(value));
     for s in rest {
@@ -125,7 +125,7 @@ pub fn curves(plot: &Curves) -> Svg {
             svg.line("grid", (from.0 + 2.0, from.1), (area.right + 8.0, labels[color]));
         }
         svg.mark(color, (area.right + 8.0, labels[color]), 3.0, "");
-        svg.text(&format!("label s{color}"), (area.right + 15.0, labels[color] + 4.0), Anchor::Start, &clipped(&series.name));
+        svg.text(&format!("label s{color}"), (area.right + 15.0, labels[color] + 4.0), Anchor::Start, &series.name);
     }
     if !rest.is_empty() {
         let text = format!("gray: {} others, each named under the mouse", rest.len());
@@ -139,10 +139,6 @@ fn quantile(values: impl Iterator<Item = f64>, fraction: f64) -> Option<f64> {
     let mut all: Vec<f64> = values.filter(|v| v.is_finite()).collect();
     all.sort_by(f64::total_cmp);
     all.get(((all.len().saturating_sub(1)) as f64 * fraction).round() as usize).copied()
-}
-
-fn clipped(name: &str) -> String {
-    if name.chars().count() > 24 { name.chars().take(23).chain(['…']).collect() } else { name.to_owned() }
 }
 
 #[cfg(test)]

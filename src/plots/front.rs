@@ -56,7 +56,7 @@ pub fn front(plot: &Front) -> Svg {
     let mut svg = Svg::new(width, height, &plot.title);
     beside(&mut svg, area, &vertical, &ticks);
     below(&mut svg, area, &horizontal, &horizontal.ticks(6).into_iter().map(|v| (v, label(v, Unit::Plain))).collect::<Vec<_>>());
-    names(&mut svg, area, &plot.title, &plot.cost, &plot.value);
+    names(&mut svg, area, &plot.cost, &plot.value);
     let at = |s: &Spot| (if free && s.cost <= 0.0 { area.left + 14.0 } else { horizontal.at(s.cost) }, vertical.at(s.value));
     if free {
         svg.text("tick", (area.left + 14.0, area.bottom + 16.0), Anchor::Middle, "0");

@@ -35,7 +35,7 @@ pub fn graph(title: &str, boxes: &[Box]) -> Svg {
     let width = 32.0 + (wide + gap) * filled.len() as f64 - gap;
     let height = 36.0 + (high + row_gap) * filled.iter().copied().max().unwrap_or(1).max(1) as f64 + 4.0;
     let mut svg = Svg::new(width.max(240.0), height, title);
-    svg.text("title", (16.0, 22.0), Anchor::Start, title);
+    svg.headline();
     for (stage, (x, y)) in boxes.iter().zip(&places) {
         for read in &stage.reads {
             let Some((fx, fy)) = places.get(*read) else { continue };

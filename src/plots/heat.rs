@@ -36,14 +36,14 @@ pub fn heat(plot: &Heat) -> Svg {
         Area { left, top: 44.0, right: left + step * plot.columns.len().max(1) as f64, bottom: 44.0 + row * plot.rows.len().max(1) as f64 };
     let (width, height) = ((area.right + 20.0).max(420.0), area.bottom + 52.0);
     let mut svg = Svg::new(width, height, &plot.title);
-    names(&mut svg, area, &plot.title, &plot.x, "");
+    names(&mut svg, area, &plot.x, "");
     let values = || plot.rows.iter().flat_map(|(_, values)| values.iter().flatten().copied()).filter(|v| v.is_finite());
     let (mut low, mut high) = values().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     if plot.percent && low >= 0.0 && high <= 1.0 {
         (low, high) = (0.0, 1.0);
     }
     for (column, name) in plot.columns.iter().enumerate() {
-        svg.text("tick", (area.left + step * (column as f64 + 0.5), area.bottom + 14.0), Anchor::Middle, name);
+        svg.text_within("tick", (area.left + step * (column as f64 + 0.5), area.bottom + 14.0), Anchor::Middle, name, step - 6.0);
     }
     for (i, (name, values)) in plot.rows.iter().enumerate() {
         let y = area.top + row * i as f64;

@@ -17,9 +17,9 @@ pub fn pictures(title: &str, all: &[Picture]) -> Svg {
     let sized: Vec<(&Picture, f64, f64)> = all.iter().filter_map(|p| size(&p.png).map(|(w, h)| (p, w, h))).collect();
     let high = sized.iter().map(|(_, _, high)| *high).fold(0.0, f64::max);
     let room = |p: &Picture, wide: f64| wide.max(width_of(&p.words, 12.0)) + 16.0;
-    let width = sized.iter().map(|(p, wide, _)| room(p, *wide)).sum::<f64>().max(200.0).max(width_of(title, 15.0)) + 24.0;
+    let width = sized.iter().map(|(p, wide, _)| room(p, *wide)).sum::<f64>().max(200.0).max(width_of(title, 15.0).min(480.0)) + 24.0;
     let mut svg = Svg::new(width, high + 64.0, title);
-    svg.text("title", (12.0, 22.0), Anchor::Start, title);
+    svg.headline();
     let mut left = 12.0;
     for (picture, wide, tall) in sized {
         svg.image((left, 36.0), (wide, tall), &picture.png);

@@ -42,7 +42,7 @@ pub fn scatter(plot: &Scatter) -> Svg {
     let lines = kinds.iter().map(|kinds| kinds.len().min(NAMED).div_ceil(COLORS)).max().unwrap_or(0);
     let (width, height) = (2.0 * SIDE + 90.0, SIDE + 100.0 + 18.0 * lines as f64);
     let mut svg = Svg::new(width, height, &plot.title);
-    svg.text("title", (16.0, 22.0), Anchor::Start, &plot.title);
+    svg.headline();
     for (panel, kinds) in kinds.iter().enumerate() {
         let left = 40.0 + panel as f64 * (SIDE + 30.0);
         let area = Area { left, top: 52.0, right: left + SIDE, bottom: 52.0 + SIDE };

@@ -34,7 +34,7 @@ pub fn strips(plot: &Strips) -> Svg {
         .with_room(0.03, Unit::Percent);
     let mut svg = Svg::new(width, height, &plot.title);
     below(&mut svg, area, &scale, &scale.ticks(8).into_iter().map(|v| (v, label(v, Unit::Percent))).collect::<Vec<_>>());
-    names(&mut svg, area, &plot.title, &plot.x, "");
+    names(&mut svg, area, &plot.x, "");
     for (row, strip) in plot.strips.iter().enumerate() {
         let middle = area.top + step * (row as f64 + 0.5);
         svg.text("label", (area.left - 8.0, middle + 4.0), Anchor::End, &strip.name);

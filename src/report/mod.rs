@@ -66,11 +66,11 @@ const TEMPLATE: &str = include_str!("../../templates/report/report.html.j2");
 const STYLE: &str = include_str!("../../templates/report/report.css");
 const SCRIPT: &str = include_str!("../../templates/report/report.js");
 
-/// Writes the page, by a template of the user's own where there is one. Equal pages give equal bytes.
+/// Writes the page, by a template of the user's own (its name and its text) where there is one. Equal pages give equal bytes.
 ///
 /// # Errors
 /// A usage fault when the user's template is wrong, an internal one when the built-in is.
-pub fn render(page: &Page, template: Option<&str>) -> Outcome<String> {
+pub fn render(page: &Page, template: Option<(&str, &str)>) -> Outcome<String> {
     let wrong = |e: minijinja::Error| match template {
         Some(_) => {
             Fault::usage(format!("the template cannot be used: {e:#}")).help("`templates/report/report.html.j2` is the built-in one")
@@ -80,8 +80,10 @@ pub fn render(page: &Page, template: Option<&str>) -> Outcome<String> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(wrong)?);
-    environment.add_template("report", template.unwrap_or(TEMPLATE)).map_err(wrong)?;
-    let text = environment.get_template("report").and_then(|template| template.render(values(page))).map_err(wrong)?;
+    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+    let (name, text) = template.unwrap_or(("report.html.j2", TEMPLATE));
+    environment.add_template(name, text).map_err(wrong)?;
+    let text = environment.get_template(name).and_then(|template| template.render(values(page))).map_err(wrong)?;
     Ok(text.trim_end().to_owned() + "\n")
 }
 
@@ -149,7 +151,7 @@ mod tests {
             assert!(!text.contains(external), "`{external}` would load something");
         }
         assert_eq!(text, render(&page, None).expect("renders"));
-        assert!(render(&page, Some("{% if %}")).is_err());
-        assert_eq!(render(&page, Some("{{ title }}")).expect("renders"), "a &lt;b&gt; &amp; &quot;c&quot;\n");
+        assert!(render(&page, Some(("mine", "{% if %}"))).is_err());
+        assert_eq!(render(&page, Some(("mine", "{{ title }}"))).expect("renders"), "a &lt;b&gt; &amp; &quot;c&quot;\n");
     }
 }

@@ -5,6 +5,7 @@
 
 use super::params::Params;
 use super::rules::{Breach, Setup};
+use crate::base::{Fault, Outcome};
 use serde_json::Value;
 
 /// Everything a pipeline may name. `lib.rs` wires in the real one; tests bring small ones.
@@ -39,6 +40,22 @@ pub trait Catalog: Sync {
     fn measures(&self, kind: &str, params: &Params) -> &[&'static str] {
         let _ = params;
         self.metrics(kind).0
+    }
+
+    /// Why a stage with these parameters never measures a metric of its kind: what it does not do, and what would make it.
+    fn lacks(&self, kind: &str, params: &Params, metric: &str) -> Option<Fault> {
+        let _ = (kind, params, metric);
+        None
+    }
+
+    /// The settings of a published table, as `data set, model, scenario`; of a user's file where its text is given. Empty where they
+    /// are not known.
+    ///
+    /// # Errors
+    /// A pipeline fault when the text is no table.
+    fn settings(&self, table: &str, text: Option<&str>) -> Outcome<Vec<String>> {
+        let _ = (table, text);
+        Ok(Vec::new())
     }
 
     /// Why the parameters of a stage and of those that it reads, each of which is fine, do not go together. It is asked for each

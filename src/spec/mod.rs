@@ -18,6 +18,7 @@ pub mod params;
 pub mod pipeline;
 pub mod rules;
 pub mod schema;
+pub mod shown;
 pub mod source;
 pub mod stages;
 pub mod sweep;

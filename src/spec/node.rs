@@ -188,6 +188,11 @@ pub fn short(value: &Value) -> String {
                 (None, _) => format!("{{{}}}", rest.join(", ")),
             }
         }
+        // `1e6` is read as a number with a point, and nobody writes 1000000.0.
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(whole) if whole.fract() == 0.0 && (1e5..1e15).contains(&whole.abs()) => format!("{whole:.0}"),
+            _ => number.to_string(),
+        },
         other => other.to_string(),
     }
 }
@@ -233,6 +238,10 @@ mod tests {
         assert_eq!(short(&json!({"name": "ditto", "mu": 0.1})), "ditto(mu=0.1)");
         assert_eq!(short(&json!({"name": "ditto"})), "ditto");
         assert_eq!(short(&json!([1, "a"])), "[1, a]");
+        assert_eq!(
+            [json!(1e6), json!(-2.5e5), json!(0.5), json!(1.0), json!(7)].map(|n| short(&n)),
+            ["1000000", "-250000", "0.5", "1.0", "7"]
+        );
         assert!(same(&json!({"a": 1}), &json!({"a": 1.0})));
         assert!(answers_to(&json!({"name": "ditto", "mu": 1}), &json!("ditto")));
         assert!(!answers_to(&json!({"name": "ditto", "mu": 1}), &json!({"name": "ditto"})));

@@ -1,20 +1,20 @@
 //! From text to a checked pipeline: every stage with its effective parameters, once for each combination of the axes that it reads.
 
 use super::catalog::Catalog;
-use super::cells::{ABSENT, Cells, scope_of};
+use super::cells::ABSENT;
 use super::diagnostic::{Diagnostic, Diagnostics, Problems, Severity, suggest};
 use super::document::{self, axis_names};
-use super::expr::{Engine, Failure, Scope};
+use super::expr::Engine;
 use super::instances::Instances;
 use super::node::{Node, Place};
 use super::overrides::Overrides;
 use super::params::Params;
+use super::shown::Shown;
 use super::source::Sources;
 use super::stages::{self, RunOptions, StageCode};
 use super::sweep::SweepCode;
-use super::tables::{self, Measure, Table, TableCode};
+use super::tables::{self, Table, TableCode};
 use super::vars::{self, Vars};
-use crate::base::text::quoted;
 use crate::base::{Fault, Outcome};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -181,7 +181,7 @@ fn build(
     let sweep = SweepCode::compile(&engine, root.get("sweep"), &overrides.filter, &names, sources, problems);
     let stages = stages::compile(&engine, root, &names, catalog, problems);
     let axis_list: Vec<String> = axes.iter().map(|(name, _)| name.clone()).collect();
-    let tables = tables::compile(&engine, root, &axis_list, &stages, &names, catalog, problems);
+    let tables = tables::compile(&engine, root, &axis_list, &stages, &names, sources, catalog, problems);
 
     let replaced = overrides.set.iter().any(|(name, _)| name.contains('.'));
     unused(&vars, &sweep, &stages, &tables, &axes, replaced, sources, problems);
@@ -190,7 +190,20 @@ fn build(
     let limited: Vec<String> = overrides.sweep.iter().map(|(name, _)| name.clone()).collect();
     let cells = sweep.expand(&vars, &axes, &constants, &limited, problems);
     let checked = Instances { vars: &vars, cells: &cells, constants: &constants, catalog, problems }.all(&stages)?;
-    let tables = tables.into_iter().map(|code| table(code, &vars, &cells, &constants, &checked, &limited, catalog, problems)).collect();
+    let narrowed = !overrides.sweep.is_empty() || !overrides.filter.is_empty();
+    let tables = {
+        let mut shown = Shown {
+            vars: &vars,
+            cells: &cells,
+            constants: &constants,
+            stages: &checked,
+            from_command_line: &limited,
+            narrowed,
+            catalog,
+            problems,
+        };
+        tables.into_iter().map(|code| shown.table(code)).collect()
+    };
     Some(Pipeline {
         name,
         path: path.to_path_buf(),
@@ -283,107 +296,6 @@ fn unused(
                 .help(format!("use it by `\"{{{{ {name} }}}}\"`, or remove it")),
         );
     }
-}
-
-/// Fills in the cells of a table, and makes sure that no axis is mixed up silently and that each value is measured in some cell.
-#[allow(clippy::too_many_arguments)]
-fn table(
-    code: TableCode<'_>,
-    vars: &Vars<'_>,
-    cells: &Cells,
-    constants: &Scope<'_>,
-    stages: &[Stage],
-    from_command_line: &[String],
-    catalog: &dyn Catalog,
-    problems: &mut Problems,
-) -> Table {
-    let mut table = code.table;
-    let reads = code.filter.as_ref().map(|program| vars.reads(program.names())).unwrap_or_default();
-    for (index, cell) in cells.cells.iter().enumerate() {
-        let holds =
-            code.filter.as_ref().map_or(Ok(true), |program| program.holds(&scope_of(&cells.axes, vars, constants, &reads, cell, problems)));
-        match holds {
-            Ok(true) => table.cells.push(index),
-            Ok(false) | Err(Failure::Reported) => {}
-            Err(Failure::Undefined(problem) | Failure::Wrong(problem)) => {
-                problems.push(*problem);
-                return table;
-            }
-        }
-    }
-    if table.cells.is_empty() && !cells.cells.is_empty() {
-        problems.push(Diagnostic::warning("table", format!("no cell fits the `where` of table `{}`", table.name)).at(code.place));
-    }
-    for (measure, place) in table.values.iter().zip(&code.values) {
-        if let Some(stage) = stages.iter().find(|stage| stage.name == measure.stage) {
-            unmeasured(stage, measure, &table.cells, *place, catalog, problems);
-        }
-    }
-    let mut axes = BTreeSet::new();
-    for measure in &table.values {
-        if let Some(stage) = stages.iter().position(|stage| stage.name == measure.stage) {
-            axes.extend(all_axes(stages, stage));
-        }
-    }
-    let named = |name: &String| table.rows.contains(name) || table.columns.contains(name) || table.over.contains(name);
-    let mixed: Vec<&str> = axes
-        .into_iter()
-        .filter(|axis| !named(&cells.axes[*axis].name))
-        .filter(|axis| table.cells.iter().map(|cell| cells.cells[*cell][*axis]).collect::<BTreeSet<_>>().len() > 1)
-        .map(|axis| cells.axes[axis].name.as_str())
-        .collect();
-    let (added, mixed): (Vec<&str>, Vec<&str>) = mixed.into_iter().partition(|axis| from_command_line.iter().any(|name| name == axis));
-    for axis in added {
-        // The file cannot know of an axis that `--sweep` adds.
-        problems.push(
-            Diagnostic::warning("mixed-axis", format!("table `{}` shows the axis `{axis}` of the command line as rows", table.name))
-                .at(code.place),
-        );
-        table.rows.push(axis.to_owned());
-    }
-    if !mixed.is_empty() {
-        let what = if mixed.len() == 1 { "axis" } else { "axes" };
-        problems.push(
-            Diagnostic::error(
-                "mixed-axis",
-                format!("table `{}` does not say what becomes of the {what} {}", table.name, quoted(mixed.iter().copied())),
-            )
-            .at(code.place)
-            .help(format!("add it to `rows` or `columns`, take the mean by `over: [{}]`, or choose by `where`", mixed.join(", "))),
-        );
-    }
-    table
-}
-
-/// Refuses a value that the stage measures in none of the cells, such as one of another variant of its kind.
-fn unmeasured(stage: &Stage, measure: &Measure, cells: &[usize], place: Place, catalog: &dyn Catalog, problems: &mut Problems) {
-    let ids: BTreeSet<u32> = cells.iter().filter_map(|cell| stage.instance_of.get(*cell)).copied().collect();
-    let instances: Vec<&Instance> = ids.into_iter().filter_map(|id| stage.instances.get(id as usize)).collect();
-    let measured = |instance: &Instance| catalog.measures(stage.kind, &instance.params);
-    let Some(first) = instances.first() else { return };
-    if instances.iter().any(|instance| measured(instance).contains(&measure.metric.as_str())) {
-        return;
-    }
-    let tag = catalog.kind(stage.kind).and_then(|kind| kind.shape.tag.as_ref());
-    let variant = tag.and_then(|tag| Some(format!("{}: {}", tag.name, first.params.get(tag.name)?.as_str()?)));
-    let what = match variant {
-        Some(variant) => format!("`{}` is not measured by stage `{}`, which has `{variant}`", measure.metric, stage.name),
-        None => format!("`{}` is not measured by stage `{}`", measure.metric, stage.name),
-    };
-    problems.push(Diagnostic::error("unknown-metric", what).at(place).help_if(suggest(&measure.metric, measured(first).iter().copied())));
-}
-
-/// The axes that a stage or one of its inputs reads.
-fn all_axes(stages: &[Stage], stage: usize) -> BTreeSet<usize> {
-    let mut axes = BTreeSet::new();
-    let (mut open, mut seen) = (vec![stage], BTreeSet::new());
-    while let Some(stage) = open.pop() {
-        if seen.insert(stage) {
-            axes.extend(stages[stage].axes.iter().copied());
-            open.extend(stages[stage].instances.iter().flat_map(|instance| instance.inputs.iter().map(|(_, input, _)| *input)));
-        }
-    }
-    axes
 }
 
 impl Diagnostics {

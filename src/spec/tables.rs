@@ -5,10 +5,12 @@
 use super::catalog::Catalog;
 use super::diagnostic::{Diagnostic, Problems, suggest};
 use super::expr::{Engine, Names, Program};
-use super::node::{Data, Key, Node, Place};
+use super::node::{Data, Key, Node, Place, short};
+use super::source::Sources;
 use super::stages::StageCode;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// Which value is best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +57,8 @@ impl Default for Statistics {
 pub struct Compare {
     /// Names of published tables, or files that end in `.csv`.
     pub tables: Vec<String>,
+    /// Where those of them are that are files.
+    pub files: BTreeMap<String, PathBuf>,
     /// The margin within which numbers count as equal: 0.02 is two points of accuracy.
     pub margin: f64,
     /// Which published setting a value of an axis stands for: its label, and `data set, model, scenario` as published.
@@ -63,7 +67,7 @@ pub struct Compare {
 
 impl Default for Compare {
     fn default() -> Self {
-        Self { tables: Vec::new(), margin: 0.02, settings: BTreeMap::new() }
+        Self { tables: Vec::new(), files: BTreeMap::new(), margin: 0.02, settings: BTreeMap::new() }
     }
 }
 
@@ -106,6 +110,38 @@ pub struct Table {
     pub filter: Option<String>,
 }
 
+/// What a row or column is called: the values of its axes, `-` where a cell lacks one; `all` where there is no axis.
+#[must_use]
+pub fn label<'v>(axes: &[String], value: impl Fn(&str) -> Option<&'v Value>) -> String {
+    if axes.is_empty() {
+        return "all".to_owned();
+    }
+    axes.iter().map(|axis| value(axis).map_or_else(|| "-".to_owned(), short)).collect::<Vec<_>>().join(", ")
+}
+
+impl Table {
+    /// The axes by whose labels `settings` of `compare` name cells, in the order in which they are tried: those of rows and columns
+    /// together, of one of them, and each alone.
+    #[must_use]
+    pub fn setting_axes(&self) -> Vec<Vec<String>> {
+        let both = [&self.rows[..], &self.columns[..]].concat();
+        let single = both.iter().map(|axis| vec![axis.clone()]);
+        let all = [both.clone(), self.columns.clone(), self.rows.clone()].into_iter().chain(single);
+        all.filter(|axes| !axes.is_empty()).collect()
+    }
+}
+
+/// Where the parts of a table stand.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// The row that all are compared with.
+    pub against: Option<Place>,
+    /// Each published table.
+    pub compared: Vec<Place>,
+    /// Each setting: its label, where that stands, and where its text does.
+    pub settings: Vec<(String, Place, Place)>,
+}
+
 /// A table with its filter compiled.
 pub struct TableCode<'e> {
     /// All but the cells.
@@ -114,6 +150,8 @@ pub struct TableCode<'e> {
     pub place: Place,
     /// Where each of its values stands.
     pub values: Vec<Place>,
+    /// Where its other parts stand.
+    pub places: Places,
     /// The condition of the cells that it shows.
     pub filter: Option<Program<'e>>,
 }
@@ -145,12 +183,14 @@ pub const TESTS: [&str; 4] = ["wilcoxon", "sign", "paired-t", "welch"];
 pub const SHOWS: [&str; 5] = ["mean-sd", "mean-interval", "median-range", "mean", "median"];
 
 /// Checks the section.
+#[allow(clippy::too_many_arguments)]
 pub fn compile<'e>(
     engine: &'e Engine,
     root: &Node,
     axes: &[String],
     stages: &[StageCode<'_, '_>],
     names: &dyn Names,
+    sources: &Sources,
     catalog: &dyn Catalog,
     problems: &mut Problems,
 ) -> Vec<TableCode<'e>> {
@@ -171,7 +211,7 @@ pub fn compile<'e>(
             );
             continue;
         };
-        let mut section = Section { key, axes, stages, catalog, problems };
+        let mut section = Section { key, axes, stages, sources, catalog, places: Places::default(), problems };
         for (inner, _) in inside {
             if !KEYS.contains(&&*inner.text) && &*inner.text != "filter" {
                 let help = suggest(&inner.text, KEYS);
@@ -196,7 +236,7 @@ pub fn compile<'e>(
                 }
             }
         }
-        tables.push(TableCode { table, place: key.place, values, filter });
+        tables.push(TableCode { table, place: key.place, values, places: section.places, filter });
     }
     tables
 }
@@ -205,7 +245,9 @@ struct Section<'a> {
     key: &'a Key,
     axes: &'a [String],
     stages: &'a [StageCode<'a, 'a>],
+    sources: &'a Sources,
     catalog: &'a dyn Catalog,
+    places: Places,
     problems: &'a mut Problems,
 }
 
@@ -357,7 +399,8 @@ impl Section<'_> {
         if let Some(test) = self.choice(node, "test", &TESTS) {
             found.test = test;
         }
-        if let Some((row, _)) = self.word(node, "against") {
+        if let Some((row, place)) = self.word(node, "against") {
+            self.places.against = Some(place);
             found.against = row;
         }
         if let Some(word) = self.choice(node, "correction", &["holm", "none"]) {
@@ -381,6 +424,7 @@ impl Section<'_> {
                 match value.text() {
                     Some(text) => {
                         found.settings.insert(key.text.to_string(), text.to_owned());
+                        self.places.settings.push((key.text.to_string(), key.place, value.place));
                     }
                     None => self.say("type", format!("`{}` must be text, found {}", key.text, value.describe()), value.place, None),
                 }
@@ -400,9 +444,19 @@ impl Section<'_> {
                 let help = suggest(&name, published.iter().copied());
                 self.say("unknown-table", format!("there is no published table `{name}`"), place, help);
             }
+            if name.ends_with(".csv") {
+                found.files.insert(name.clone(), self.file(&name, place));
+            }
+            self.places.compared.push(place);
             found.tables.push(name);
         }
         Some(found)
+    }
+
+    /// A file that is named at a place: beside the file that names it, or from the current folder where the command line does.
+    fn file(&self, name: &str, place: Place) -> PathBuf {
+        let source = self.sources.get(usize::from(place.source)).filter(|source| !source.command_line);
+        source.and_then(|source| Path::new(&source.name).parent()).unwrap_or(Path::new("")).join(name)
     }
 
     fn word(&mut self, node: &Node, name: &str) -> Option<(String, Place)> {

@@ -74,7 +74,7 @@ pub fn new_from_template(name: &str, sets: &[(String, String)]) -> Outcome<Strin
         let names = quoted(all.iter().map(|template| template.name));
         let near = nearest(name, all.iter().map(|template| template.name));
         let fault = Fault::usage(format!("there is no template `{name}`"));
-        fault.help(near.map_or_else(|| format!("choose from {names}"), |near| format!("did you mean `{near}`?")))
+        fault.help(near.map_or_else(|| format!("choose from {names}, or give a file"), |near| format!("did you mean `{near}`?")))
     })?;
     let mut values: BTreeMap<&str, &str> = template.variables.iter().map(|(name, default, _)| (*name, *default)).collect();
     for (variable, value) in sets {
@@ -86,24 +86,51 @@ pub fn new_from_template(name: &str, sets: &[(String, String)]) -> Outcome<Strin
                 Fault::usage(format!("template `{name}` has no variable `{variable}`")).help(format!("{near}it has {}", list.join(", ")))
             );
         };
-        if value.trim().is_empty() || value.contains(['\n', '\r']) {
-            return Err(Fault::usage(format!("the value of `{variable}` must be one line of text, found `{}`", value.escape_debug())));
-        }
-        *slot = value.trim();
+        *slot = line(variable, value)?;
     }
-    let text = render(template.text, &values)?;
-    // A value with a stray bracket or colon would otherwise be found only when the pipeline is run.
-    let sound = yaml::parse(&text, 0).is_ok_and(|(_, problems)| problems.is_empty());
-    if !sound {
-        let shown: Vec<String> = sets.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        return Err(Fault::usage(format!("the values {} do not fit into YAML", quoted(shown.iter().map(String::as_str))))
-            .help("quote a text that contains `:`, `#` or brackets"));
-    }
-    Ok(text)
+    sound(render(template.name, template.text, &values).map_err(|error| Fault::internal(format!("a template is broken: {error:#}")))?, sets)
 }
 
-fn render(text: &str, values: &BTreeMap<&str, &str>) -> Outcome<String> {
-    let broken = |error: minijinja::Error| Fault::internal(format!("a template is broken: {error}"));
+/// The same from a template of the user's own, whose file is called `name`. It may use the variables of all built-in ones, whose defaults
+/// hold, and any other that `sets` gives.
+///
+/// # Errors
+/// A usage fault that says where the template is wrong, and for a value that does not fit into YAML.
+pub fn new_from_text(name: &str, text: &str, sets: &[(String, String)]) -> Outcome<String> {
+    let known = templates().iter().flat_map(|template| template.variables);
+    let mut values: BTreeMap<&str, &str> = known.map(|(name, default, _)| (*name, *default)).collect();
+    for (variable, value) in sets {
+        values.insert(variable, line(variable, value)?);
+    }
+    let rendered = render(name, text, &values).map_err(|error| {
+        Fault::usage(format!("the template `{name}` cannot be used: {error:#}"))
+            .help("a variable is `<< name >>`, and `--set name=value` gives it a value; `templates/pipelines/` has the built-in templates")
+    })?;
+    sound(rendered, sets)
+}
+
+/// A value as it is put into a template.
+fn line<'a>(variable: &str, value: &'a str) -> Outcome<&'a str> {
+    if value.trim().is_empty() || value.contains(['\n', '\r']) {
+        return Err(Fault::usage(format!("the value of `{variable}` must be one line of text, found `{}`", value.escape_debug())));
+    }
+    Ok(value.trim())
+}
+
+/// The text, if it is YAML: a value with a stray bracket or colon would otherwise be found only when the pipeline is run.
+fn sound(text: String, sets: &[(String, String)]) -> Outcome<String> {
+    if yaml::parse(&text, 0).is_ok_and(|(_, problems)| problems.is_empty()) {
+        return Ok(text);
+    }
+    let shown: Vec<String> = sets.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let what = match shown.is_empty() {
+        true => "what the template gives is not YAML".to_owned(),
+        false => format!("the values {} do not fit into YAML", quoted(shown.iter().map(String::as_str))),
+    };
+    Err(Fault::usage(what).help("quote a text that contains `:`, `#` or brackets"))
+}
+
+fn render(name: &str, text: &str, values: &BTreeMap<&str, &str>) -> Result<String, minijinja::Error> {
     let syntax = SyntaxConfig::builder()
         .variable_delimiters("<<", ">>")
         .block_delimiters("<%", "%>")
@@ -111,12 +138,11 @@ fn render(text: &str, values: &BTreeMap<&str, &str>) -> Outcome<String> {
         .trim_blocks(true)
         .lstrip_blocks(true)
         .keep_trailing_newline(true)
-        .build()
-        .map_err(broken)?;
+        .build()?;
     let mut env = Environment::new();
     env.set_syntax(syntax);
     env.set_undefined_behavior(UndefinedBehavior::Strict);
-    env.render_str(text, minijinja::Value::from_pairs(values.iter().map(|(name, value)| (*name, *value)))).map_err(broken)
+    env.render_named_str(name, text, minijinja::Value::from_pairs(values.iter().map(|(name, value)| (*name, *value))))
 }
 
 #[cfg(test)]
@@ -134,6 +160,19 @@ mod tests {
                 assert_ne!(text, other, "`{name}` of {}", template.name);
             }
         }
+    }
+
+    #[test]
+    fn a_template_of_ones_own_has_all_variables_and_new_ones() {
+        for template in templates() {
+            let text = new_from_text("mine.j2", template.text, &[]).expect(template.name);
+            assert_eq!(text, new_from_template(template.name, &[]).expect(template.name));
+        }
+        let sets = [("more".to_owned(), "7".to_owned())];
+        assert_eq!(new_from_text("mine.j2", "a: << more >>\n", &sets).expect("renders"), "a: 7\n");
+        let fault = new_from_text("mine.j2", "b: 1\na: << more >>\n", &[]).expect_err("not given");
+        assert!(fault.to_string().contains("mine.j2:2"), "{fault}");
+        assert!(new_from_text("mine.j2", "a: [\n", &[]).expect_err("not YAML").to_string().contains("is not YAML"));
     }
 
     #[test]

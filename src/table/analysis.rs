@@ -3,6 +3,7 @@
 //! It also says in plain words what so few samples cannot show. Numbers come from [`crate::results::stats`].
 
 use super::value::{Best, Table};
+use crate::base::text::find_row;
 use crate::results::stats::{self, Component, Friedman, Summary, Test, holm, paired};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,16 +149,6 @@ pub struct Analysis {
     pub values: Vec<Analyzed>,
     /// What has to be known to read them rightly.
     pub notes: Vec<String>,
-}
-
-/// The row that a name means: its label, a part of it, or the name before its hyper-parameters.
-#[must_use]
-pub fn find_row(rows: &[String], name: &str) -> Option<usize> {
-    let bare = |label: &str| label.split('(').next().unwrap_or_default().trim().to_owned();
-    rows.iter()
-        .position(|label| label == name)
-        .or_else(|| rows.iter().position(|label| bare(label) == name))
-        .or_else(|| rows.iter().position(|label| label.split(", ").any(|part| part == name || bare(part) == name)))
 }
 
 impl Analysis {

@@ -66,9 +66,16 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Compares every cell for which `find` has a published number and the differences of the setup.
+    /// Compares every cell for which `find` has a published number and the differences of the setup. `unmatched` says of which numbers
+    /// there is none, and why.
     #[must_use]
-    pub fn of(table: &Table, names: Vec<String>, margin: f64, find: impl Fn(usize, usize) -> Option<(Published, Vec<String>)>) -> Self {
+    pub fn of(
+        table: &Table,
+        names: Vec<String>,
+        margin: f64,
+        find: impl Fn(usize, usize) -> Option<(Published, Vec<String>)>,
+        unmatched: Vec<String>,
+    ) -> Self {
         let mut notes = Vec::new();
         let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
         let mut cautions: Vec<String> = Vec::new();
@@ -113,6 +120,7 @@ impl Beside {
             ));
         }
         notes.extend(cautions);
+        notes.extend(unmatched);
         Self { names, margin, cells, notes }
     }
 
@@ -165,13 +173,14 @@ mod tests {
             let found = all.iter().find(|p| published::plain(&p.algorithm) == name && p.dataset == "Fashion-MNIST")?;
             Some((found.clone(), vec!["rounds 50 instead of 2000".to_owned()]))
         };
-        let beside = Beside::of(&table, vec!["pfllib-table2".into()], 0.02, find);
+        let beside = Beside::of(&table, vec!["pfllib-table2".into()], 0.02, find, vec!["line 7: no row".into()]);
         let verdict = |row: usize| beside.cells[row][0].as_ref().and_then(|m| m.verdict);
         assert_eq!(
             [verdict(0), verdict(1), verdict(2), verdict(3)],
             [Some(Verdict::Equivalent), Some(Verdict::Different), Some(Verdict::Outside), None]
         );
         assert_eq!(beside.notes[0], "the setups differ: rounds 50 instead of 2000");
+        assert_eq!(beside.notes.last().map(String::as_str), Some("line 7: no row"));
         assert!(beside.notes.iter().any(|note| note.contains("2023")), "the era of the code is said: {:?}", beside.notes);
     }
 }

@@ -6,6 +6,7 @@
 use super::analysis::{Analysis, number};
 use super::text::CellText;
 use super::value::{Rank, Table};
+use crate::base::text::signless_zero;
 
 /// The grid.
 pub(super) struct Grid {
@@ -75,7 +76,9 @@ impl Table {
                     cells.push((CellText::plain(mean.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}"))), rank));
                 }
             }
-            legend.push("the mean rank is over all columns, 1 is best".to_owned());
+            let sole = (0..self.heading.quantities.len()).any(|quantity| self.has_unranked(quantity));
+            let over = if sole { "columns in which two rows or more are compared" } else { "all columns" };
+            legend.push(format!("the mean rank is over {over}, 1 is best"));
         }
         if let Some(beside) = &self.beside {
             legend.push(format!("published: {} with our difference", beside.names.join(", ")));
@@ -108,7 +111,7 @@ impl Table {
 
     /// The sheets below the table: statistics and what is to be known of the published numbers.
     pub(super) fn sheets(&self) -> Vec<Sheet> {
-        let mut sheets: Vec<Sheet> = self.spent().into_iter().chain(self.reasons()).collect();
+        let mut sheets: Vec<Sheet> = self.warned().into_iter().chain(self.spent()).chain(self.reasons()).collect();
         if let Some(beside) = &self.beside {
             sheets.push(Sheet {
                 title: format!("Compared with {}", beside.names.join(", ")),
@@ -128,7 +131,7 @@ impl Table {
         for analyzed in &analysis.values {
             let quantity = &self.heading.quantities[analyzed.quantity];
             let of = if analysis.values.len() > 1 { format!(" of {}", quantity.label) } else { String::new() };
-            let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:+.2}"));
+            let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| signless_zero(format!("{value:+.2}")));
             if !analyzed.comparisons.is_empty() {
                 let correction = if analysis.correction == "holm" { ", p-values corrected by Holm" } else { ", p-values not corrected" };
                 sheets.push(Sheet {
@@ -185,8 +188,8 @@ impl Table {
                     .collect();
                 sheets.push(Sheet {
                     title: format!(
-                        "Mean ranks{of}: Friedman chi2 = {:.2}, {} {}; Iman-Davenport p {}; Nemenyi's critical difference {:.2} at {}",
-                        test.chi2,
+                        "Mean ranks{of}: Friedman chi2 = {}, {} {}; Iman-Davenport p {}; Nemenyi's critical difference {:.2} at {}",
+                        signless_zero(format!("{:.2}", test.chi2)),
                         if test.exact.is_some() { "exact p" } else { "p" },
                         equals(test.exact.unwrap_or(test.p)),
                         test.f.map_or_else(|| "not defined".to_owned(), |_| equals(test.p_f)),
@@ -212,7 +215,7 @@ impl Table {
                         .iter()
                         .map(|source| {
                             let total: f64 = source.components.iter().map(|c| c.variance).sum();
-                            let shares = source.components.iter().map(|c| format!("{:.0} %", c.share * 100.0));
+                            let shares = source.components.iter().map(|c| signless_zero(format!("{:.0} %", c.share * 100.0)));
                             [source.row.clone(), source.column.clone()]
                                 .into_iter()
                                 .chain(shares)

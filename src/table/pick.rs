@@ -120,6 +120,7 @@ fn of(history: &History, series: Vec<(u64, f64)>, metric: &str, selector: &Selec
     if series.is_empty() {
         return Observation::inapplicable(over, history.why_not(metric));
     }
+    let caveat = history.caveat().map(str::to_owned);
     // Two evaluations may follow one round: before and after the work that ends the simulation. The later one counts.
     let at = |round: u64| series.iter().rev().find(|(r, _)| *r == round).copied();
     let found: Option<(Option<u64>, f64)> = match selector {
@@ -143,7 +144,7 @@ fn of(history: &History, series: Vec<(u64, f64)>, metric: &str, selector: &Selec
     let sample = found.map_or(Sample::Missing, |(_, value)| Sample::of(value));
     let round = found.and_then(|(round, _)| round);
     let spent = sample.value().and_then(|_| Some((figure(history, "epsilon", round)?, figure(history, "delta", round)?)));
-    Observation { over, sample, round, series, spent, reason: None }
+    Observation { over, sample, round, series, spent, reason: None, caveat }
 }
 
 /// A figure after this round, or after the last one.

@@ -53,6 +53,8 @@ pub struct Observation {
     pub spent: Option<(f64, f64)>,
     /// Why there is nothing to measure, for a sample that says so.
     pub reason: Option<String>,
+    /// What makes the number worthless, although there is one.
+    pub caveat: Option<String>,
 }
 
 impl Observation {
@@ -64,7 +66,7 @@ impl Observation {
     /// A sample without a history, labeled by its place on each `over` axis.
     #[must_use]
     pub fn without(over: Vec<String>, sample: Sample) -> Self {
-        Self { over, sample, round: None, series: Vec::new(), spent: None, reason: None }
+        Self { over, sample, round: None, series: Vec::new(), spent: None, reason: None, caveat: None }
     }
     /// A sample for which there is nothing to measure.
     #[must_use]

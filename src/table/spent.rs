@@ -2,7 +2,7 @@
 //! says little without its epsilon, and why some cells have nothing to measure.
 
 use super::grid::Sheet;
-use super::sample::Cell;
+use super::sample::{Cell, Observation};
 use super::value::Table;
 use std::collections::BTreeSet;
 
@@ -84,10 +84,28 @@ impl Table {
 
     /// Why cells have nothing to measure: a sentence for each reason, with the values and rows that it is about.
     pub(super) fn reasons(&self) -> Option<Sheet> {
+        let notes = self.told(|observation| observation.reason.as_deref());
+        (!notes.is_empty()).then(|| Sheet { title: "Not applicable".to_owned(), header: Vec::new(), rows: Vec::new(), notes })
+    }
+
+    /// What makes numbers worthless, each with the values and rows that it is about.
+    #[must_use]
+    pub fn caveats(&self) -> Vec<String> {
+        self.told(|observation| observation.caveat.as_deref())
+    }
+
+    /// The same as a sheet.
+    pub(super) fn warned(&self) -> Option<Sheet> {
+        let notes = self.caveats();
+        (!notes.is_empty()).then(|| Sheet { title: "Warning".to_owned(), header: Vec::new(), rows: Vec::new(), notes })
+    }
+
+    /// What samples say of themselves: a sentence for each text, with the values, rows and columns that it is about.
+    fn told(&self, text: impl Fn(&Observation) -> Option<&str>) -> Vec<String> {
         let mut reasons: Vec<Reason<'_>> = Vec::new();
         for (row, label) in self.rows.iter().enumerate() {
             for (column, cell) in self.cells[row].iter().enumerate() {
-                for reason in cell.samples.iter().filter_map(|observation| observation.reason.as_deref()) {
+                for reason in cell.samples.iter().filter_map(&text) {
                     let at = reasons.iter().position(|known| known.text == reason).unwrap_or_else(|| {
                         reasons.push(Reason { text: reason, values: Vec::new(), rows: Vec::new(), columns: Vec::new() });
                         reasons.len() - 1
@@ -108,12 +126,7 @@ impl Table {
             let within = if reason.columns.len() == all.len() { String::new() } else { format!(" in {}", reason.columns.join(", ")) };
             format!("{}{of}{within}: {}", reason.values.join(", "), reason.text)
         };
-        (!reasons.is_empty()).then(|| Sheet {
-            title: "Not applicable".to_owned(),
-            header: Vec::new(),
-            rows: Vec::new(),
-            notes: reasons.iter().map(note).collect(),
-        })
+        reasons.iter().map(note).collect()
     }
 }
 
@@ -171,9 +184,10 @@ fn written(epsilon: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::format::tests::sample;
-    use super::super::sample::{Cell, Observation, Sample};
+    use super::super::sample::Sample;
     use super::super::value::{Column, Quantity};
     use super::written;
+    use super::{Cell, Observation};
 
     #[test]
     fn only_what_is_protected_is_listed_and_equal_numbers_are_said_once() {
@@ -216,6 +230,15 @@ mod tests {
     #[test]
     fn what_is_small_keeps_its_digits() {
         assert_eq!([0.0, 3e-7, 0.00512, 0.25, 12.0, 512.3].map(written), ["0.000", "3.00e-7", "0.00512", "0.250", "12.000", "512"]);
+    }
+
+    #[test]
+    fn numbers_that_are_worth_nothing_say_so() {
+        let mut table = sample();
+        assert!(table.warned().is_none());
+        table.cells[1][0].samples[0].caveat = Some("no step".to_owned());
+        assert_eq!(table.caveats(), ["run.test_accuracy.best of ditto in 0.1: no step"]);
+        assert_eq!(table.warned().expect("one").title, "Warning");
     }
 
     #[test]

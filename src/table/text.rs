@@ -4,7 +4,7 @@
 
 use super::sample::Cell;
 use super::value::{Measure, Quantity, Show, Table};
-use crate::base::text::count;
+use crate::base::text::{count, signless_zero};
 
 /// The text of a cell in parts, so that a format can dress the number alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,19 +69,16 @@ impl Quantity {
             Measure::Loss if digits.is_none() && value != 0.0 && !(1e-3..1e7).contains(&value.abs()) => format!("{value:.3e}"),
             Measure::Loss => format!("{value:.*}", digits.unwrap_or(4)),
         };
-        match text.strip_prefix('-') {
-            Some(rest) if !rest.contains(|c: char| ('1'..='9').contains(&c)) => rest.to_owned(),
-            _ => text,
-        }
+        signless_zero(text)
     }
 }
 
 impl Quantity {
-    /// A difference as shown, always with its sign; of fractions in percentage points.
+    /// A difference as shown, with its sign unless it is zero as shown; of fractions in percentage points.
     #[must_use]
     pub fn signed(&self, value: f64) -> String {
         let text = self.write(value);
-        if value >= 0.0 && !text.starts_with('-') { format!("+{text}") } else { text }
+        if value > 0.0 { signless_zero(format!("+{text}")) } else { text }
     }
 }
 
@@ -252,6 +249,6 @@ mod tests {
     #[test]
     fn differences_have_a_sign() {
         let quantity = Quantity { label: String::new(), measure: Measure::Fraction, digits: None, best: Best::Max };
-        assert_eq!([0.0123, -0.0123, 0.0, -1e-9].map(|d| quantity.signed(d)), ["+1.23", "-1.23", "+0.00", "0.00"]);
+        assert_eq!([0.0123, -0.0123, 0.0, -1e-9].map(|d| quantity.signed(d)), ["+1.23", "-1.23", "0.00", "0.00"]);
     }
 }

@@ -239,11 +239,15 @@ impl Table {
         Some(if matches!(self.heading.show, Show::MedianRange | Show::Median) { stats.median } else { stats.mean })
     }
 
-    /// The place of each row in a column, 1 for the best, equal ones sharing their average; none for cells that are not compared.
+    /// The place of each row in a column, 1 for the best, equal ones sharing their average; none for cells that are not compared, and for
+    /// a cell that is the only one of its column: who has no opponent is not the best.
     #[must_use]
     pub fn places(&self, column: usize) -> Vec<Option<f64>> {
         let sign = if self.quantity(column).best == Best::Max { 1.0 } else { -1.0 };
         let centers: Vec<(usize, f64)> = (0..self.rows.len()).filter_map(|row| Some((row, sign * self.center(row, column)?))).collect();
+        if centers.len() < 2 {
+            return vec![None; self.rows.len()];
+        }
         let ranks = friedman::ranks(&centers.iter().map(|(_, center)| *center).collect::<Vec<_>>());
         let mut places = vec![None; self.rows.len()];
         for ((row, _), rank) in centers.into_iter().zip(ranks) {
@@ -252,16 +256,28 @@ impl Table {
         places
     }
 
-    /// The mean over the columns of a quantity of each row's place; none for a row that is not compared in all of them.
+    /// The mean over the columns of a quantity of each row's place, without columns in which nobody has one; none for a row that is not
+    /// compared in every column.
     #[must_use]
     pub fn mean_ranks(&self, quantity: usize) -> Vec<Option<f64>> {
-        let columns: Vec<Vec<Option<f64>>> =
-            (0..self.columns.len()).filter(|column| self.columns[*column].quantity == quantity).map(|column| self.places(column)).collect();
+        let columns: Vec<usize> = self.columns_of(quantity).collect();
+        let ranked: Vec<Vec<Option<f64>>> =
+            columns.iter().map(|column| self.places(*column)).filter(|places| places.iter().any(Option::is_some)).collect();
         let mean = |row: usize| {
-            let places = columns.iter().map(|places| places[row]).collect::<Option<Vec<f64>>>()?;
+            columns.iter().all(|column| self.center(row, *column).is_some()).then_some(())?;
+            let places = ranked.iter().map(|places| places[row]).collect::<Option<Vec<f64>>>()?;
             (!places.is_empty()).then(|| places.iter().sum::<f64>() / places.len() as f64)
         };
         (0..self.rows.len()).map(mean).collect()
+    }
+
+    /// Whether a quantity has a column in which nobody has a place, so that mean ranks leave it out.
+    pub(super) fn has_unranked(&self, quantity: usize) -> bool {
+        self.columns_of(quantity).any(|column| self.places(column).iter().all(Option::is_none))
+    }
+
+    fn columns_of(&self, quantity: usize) -> impl Iterator<Item = usize> {
+        (0..self.columns.len()).filter(move |column| self.columns[*column].quantity == quantity)
     }
 
     fn rank(&self, column: usize, ranks: &mut [Vec<Rank>]) {
@@ -415,6 +431,18 @@ pub(crate) mod tests {
         );
         assert_eq!(table.places(0), [Some(1.0), Some(2.5), Some(2.5), None]);
         assert_eq!(table.mean_ranks(0), [Some(2.5), Some(2.25), Some(2.75), None]);
+    }
+
+    #[test]
+    fn who_is_alone_in_a_column_has_no_rank() {
+        let table =
+            Table::build(heading(Best::Max, Measure::Fraction), entries("a x 0.9\nb x diverged\nc x failed\na y 0.1\nb y 0.3\nc y 0.2"));
+        assert_eq!(table.places(0), [None, None, None]);
+        // What diverged is not ranked as if that had not been.
+        assert_eq!(table.mean_ranks(0), [Some(3.0), None, None]);
+        assert!(table.has_unranked(0));
+        let alone = Table::build(heading(Best::Max, Measure::Fraction), entries("a x 0.9\na y 0.1"));
+        assert_eq!(alone.mean_ranks(0), [None]);
     }
 
     #[test]

@@ -35,6 +35,70 @@ fn mistakes_in_a_pipeline_are_shown_where_they_are() {
 }
 
 #[test]
+fn what_a_table_asks_for_in_vain_is_shown_where_it_stands() {
+    let space = Space::new();
+    let published = "Fashion-MNIST, 4-layer CNN, dirichlet beta=0.1, N=20";
+    space.write("bare.csv", "source,table\n");
+    space.write(
+        "odd.csv",
+        "source,table,dataset,model,scenario,algorithm,metric,mean,std\nme,1,optdigits,,\"dirichlet alpha=0.5\",FedAvg,test_acuracy,0.5,\n",
+    );
+    space.write(
+        "percent.csv",
+        "source,table,dataset,model,scenario,algorithm,metric,mean,std\nme,1,optdigits,,\"dirichlet alpha=0.5\",FedAvg,test_accuracy,85,\n",
+    );
+    let over = "value: run.test_accuracy.best, over: seed";
+    for (to, message, help) in [
+        ("value: run.validation_accuracy.best, over: seed".to_owned(), "`run`: it puts no samples aside", "`validation_ratio`"),
+        ("value: run.test_accuracy.at_best(validation_accuracy), over: seed".to_owned(), "puts no samples aside", "`validation_ratio`"),
+        ("value: run.new_clients:test_accuracy.last, over: seed".to_owned(), "no client joins", "`new_clients`"),
+        ("value: run.epsilon.last, over: seed".to_owned(), "it has no `privacy`", "kinds train"),
+        (format!("{over}, statistics: {{against: fedavgg}}"), "`fedavgg`, which is not one of its rows", "did you mean `fedavg`?"),
+        (format!("{over}, statistics: {{against: nobody}}"), "`nobody`, which is not one", "its rows are `fedavg`, `ditto`"),
+        (format!("{over}, compare: pfllib-table3"), "no published table", "did you mean `pfllib-table2`?"),
+        (format!("{over}, compare: mine.csv"), "cannot read `mine.csv`", "relative to the file"),
+        (format!("{over}, compare: bare.csv"), "the column `dataset` is missing in line 1", "its first line must be"),
+        (format!("{over}, compare: odd.csv"), "`test_acuracy` is not a metric in line 2", "did you mean `test_accuracy`?"),
+        (format!("{over}, compare: percent.csv"), "`test_accuracy` is 85 in line 2", "called `test_accuracy_pct`"),
+        (
+            format!("{over}, compare: {{table: pfllib-table2, settings: {{ditto: \"{}\"}}}}", published.replace("0.1", "0.3")),
+            "beta=0.3, N=20` is not a setting of `pfllib-table2`",
+            "did you mean `Fashion-MNIST",
+        ),
+    ] {
+        space.changed("bad.yaml", over, &to);
+        for command in ["check", "run"] {
+            let done = space.run(&[command, "bad.yaml"]);
+            done.fails(3, &["error: ", message, help, "bad.yaml:13:"]);
+        }
+    }
+    for (from, to, message, place) in [
+        ("seed: \"{{ seed }}\"}}\ntables", "new_clients: 1, seed: 1}}\ntables", "", ""),
+        ("fedavg, ditto", "fedproto, fd", "new clients are not defined for `fedproto`", "bad.yaml:11:"),
+    ] {
+        let text = std::fs::read_to_string(space.path("small.yaml")).expect("there");
+        assert!(text.contains(from), "{from}");
+        space.write("small.yaml", &text.replace(from, to));
+        if !message.is_empty() {
+            std::fs::copy(space.path("small.yaml"), space.path("bad.yaml")).expect("writable");
+            space.run(&["check", "bad.yaml"]).fails(3, &[message, "leave `new_clients` at 0", place]);
+        }
+    }
+    assert!(!space.path("cache").exists(), "nothing was run");
+
+    // A label that is not there is no error: the command line may leave it out, and a variable may have chosen others.
+    let space = Space::new();
+    space.changed("odd.yaml", over, &format!("{over}, compare: {{table: pfllib-table2, settings: {{dito: \"{published}\"}}}}"));
+    let done = space.run(&["check", "odd.yaml"]);
+    assert!(
+        done.code == 0 && done.err.contains("`dito` is not a label of table") && done.err.contains("did you mean `ditto`?"),
+        "{done:?}"
+    );
+    space.changed("narrow.yaml", over, &format!("{over}, statistics: {{against: ditto}}"));
+    space.run(&["check", "narrow.yaml", "--where", "algorithm == 'fedavg'"]).ok();
+}
+
+#[test]
 fn a_stage_that_needs_itself_is_refused() {
     let space = Space::new();
     space.write(

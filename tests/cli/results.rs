@@ -92,10 +92,11 @@ fn wrong_statistics_are_refused_before_anything_runs() {
         space.run(&["run", "p.yaml"]).fails(3, &[words]);
     }
     space.changed("p.yaml", TABLE, "{rows: algorithm, value: run.test_accuracy.best, over: seed, compare: mine.csv}");
-    space.run(&["run", "p.yaml"]).fails(4, &["mine.csv"]);
+    space.run(&["run", "p.yaml"]).fails(3, &["mine.csv"]);
     assert!(!space.path("cache/rec").exists(), "nothing ran");
     space.run(&["table", "small.yaml", "--compare", "pfllib-tabl2"]).fails(2, &["did you mean `pfllib-table2`?"]);
     space.run(&["table", "small.yaml", "--test", "wilcoxn"]).fails(2, &["wilcoxon"]);
+    space.run(&["table", "small.yaml", "--against", "dito"]).fails(2, &["`dito` of `--against`", "did you mean `ditto`?"]);
 }
 
 #[test]
@@ -144,6 +145,34 @@ fn published_numbers_stand_beside_with_what_differs() {
     let cells = json[0]["cells"].as_array().expect("cells");
     let published: Vec<bool> = cells.iter().map(|cell| cell.get("published").is_some()).collect();
     assert_eq!(published, [true, false], "only FedAvg is in the file");
+    // What belongs to no cell is said, with the reason.
+    let line = |rest: &str| format!("me,1,{rest},50,1\n");
+    let mine = [
+        line("optdigits,MLP 8 hidden,dirichlet alpha=0.5,FedAvg,test_acc_pct"),
+        line("optdigits,,dirichlet alpha=0.5,Dito,test_acc_pct"),
+        line("mnist,cnn,iid,ditto,test_accuracy_best_pct"),
+        line("optdigits,,dirichlet alpha=0.5,ditto,test_auc_pct"),
+        line("optdigits,,natural,ditto,test_acc_pct"),
+    ];
+    fs::create_dir(space.path("sub")).expect("writable");
+    space.write("sub/more.csv", &format!("{columns}\n{}", mine.concat()));
+    let text = space.run(&["table", "p.yaml", "--compare", "sub/more.csv", "--format", "md"]).ok();
+    for part in [
+        "line 3 (Dito) stands beside no cell: no row is of its algorithm; did you mean \\`ditto\\`?",
+        "line 4 (ditto) stands beside no cell: data optdigits (first 600) instead of mnist, model MLP 8 hidden instead of cnn, \
+         partition dirichlet 0.5 instead of iid",
+        "line 5 (ditto) stands beside no cell: its \\`test\\_auc\\` is not shown, but \\`test\\_accuracy\\`",
+        "line 6 (ditto) stands beside no cell: partition dirichlet 0.5, while its scenario names none of iid, dirichlet, pathological",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    // A path in a pipeline is one from its folder, also where the pipeline is elsewhere; on the command line it is one from here.
+    let inner = fs::read_to_string(space.path("p.yaml")).expect("there").replace("mine.csv", "more.csv");
+    space.write("sub/p.yaml", &inner);
+    assert!(space.run(&["table", "sub/p.yaml"]).ok().contains("published: more.csv"));
+    space.run(&["table", "sub/p.yaml", "--compare", "more.csv"]).fails(4, &["more.csv"]);
+    let other = space.run(&["table", "p.yaml", "--compare", "gpfl-table1"]).ok();
+    assert!(other.contains("belongs to a cell") && other.contains("name the published setting"), "{other}");
     // A published setting may be named where ours is a stand-in for it.
     space.changed(
         "q.yaml",
@@ -161,8 +190,51 @@ fn a_template_of_ones_own() {
     let space = ran(TABLE);
     space.write("mine.j2", "{% for row in tables[0].rows %}{{ row.label }};{% endfor %}");
     assert_eq!(space.run(&["table", "p.yaml", "--template", "mine.j2"]).ok(), "fedavg;ditto;\n");
-    space.write("bad.j2", "{{ tabls }}");
-    space.run(&["table", "p.yaml", "--template", "bad.j2"]).fails(2, &["the template cannot be used"]);
+    space.write("bad.j2", "\n{{ tabls }}");
+    space.run(&["table", "p.yaml", "--template", "bad.j2"]).fails(2, &["the template cannot be used", "bad.j2:2"]);
+    space.run(&["table", "p.yaml", "--template", "none.j2"]).fails(4, &["there is no file `none.j2`", "give the path of a template"]);
+}
+
+#[test]
+fn a_copy_of_a_built_in_template_gives_the_same() {
+    let space = Space::new();
+    let wide = "wide: {rows: algorithm, columns: seed, value: [run.test_accuracy.best, run.train_loss.last], headings: family, \
+                ranks: true, statistics: {test: sign, against: fedavg}, compare: pfllib-table2}";
+    space.changed("p.yaml", TABLE, &format!("{TABLE}\n  {wide}"));
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    let builtin = |path: &str| format!("{}/templates/{path}", env!("CARGO_MANIFEST_DIR"));
+    let mut seen = 0;
+    for folder in ["tables", "report", "pipelines"] {
+        for file in fs::read_dir(builtin(folder)).expect("a folder") {
+            let file = file.expect("readable").file_name().to_string_lossy().into_owned();
+            let Some(name) = file.strip_suffix(".j2") else { continue };
+            fs::copy(builtin(&format!("{folder}/{file}")), space.path("copy.j2")).expect("writable");
+            let (own, copy) = match folder {
+                "tables" => {
+                    let format = name.split('.').next().expect("a name");
+                    let table = |option: &str, value: &str| space.run(&["table", "p.yaml", option, value]).ok();
+                    (table("--format", format), table("--template", "copy.j2"))
+                }
+                "report" => {
+                    space.run(&["report", "p.yaml", "-o", "own.html"]).ok();
+                    space.run(&["report", "p.yaml", "-o", "copy.html", "--template", "copy.j2"]).ok();
+                    let read = |name: &str| fs::read_to_string(space.path(name)).expect("a file");
+                    (read("own.html"), read("copy.html"))
+                }
+                _ => {
+                    let name = name.strip_suffix(".yaml").expect("a pipeline");
+                    space.run(&["new", "own.yaml", "--replace", "--template", name]).ok();
+                    space.run(&["new", "copy.yaml", "--replace", "--template", "copy.j2"]).ok();
+                    let read = |name: &str| fs::read_to_string(space.path(name)).expect("a file");
+                    (read("own.yaml"), read("copy.yaml"))
+                }
+            };
+            assert!(own.len() > 500, "{own}");
+            assert_eq!(own, copy, "{file}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 5, "every template");
 }
 
 #[test]
@@ -267,6 +339,38 @@ fn a_report_is_one_page_with_everything_in_it() {
 }
 
 #[test]
+fn a_stage_that_timed_out_has_failed_wherever_it_is_shown() {
+    let space = Space::new();
+    space.changed("p.yaml", "rounds: 2", "rounds: 1000000");
+    let text = fs::read_to_string(space.path("p.yaml")).expect("there");
+    space.write("p.yaml", &text.replace("seed: \"{{ seed }}\"}}\ntables", "seed: \"{{ seed }}\"}, timeout: 1}\ntables"));
+    let done = space.run(&["run", "p.yaml", "-k", "--where", "seed == 0"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    let table = space.run(&["table", "p.yaml", "--where", "seed == 0"]).ok();
+    assert_eq!(done.out, table);
+    assert!(table.matches("failed").count() >= 2 && !table.contains("missing"), "{table}");
+}
+
+#[test]
+fn a_training_without_a_step_says_so() {
+    let space = Space::new();
+    space.changed("p.yaml", "learning_rate: 0.05", "learning_rate: 0.05, batch_size: 100000");
+    let done = space.run(&["run", "p.yaml"]);
+    assert!(done.out.contains("no client ever took a training step"), "{done:?}");
+    space.run(&["report", "p.yaml", "-o", "r.html"]).ok();
+    assert!(fs::read_to_string(space.path("r.html")).expect("a file").contains("<li>run.test_accuracy.best: no client ever took"));
+    let log = space.run(&["logs", "p.yaml", "run[algorithm=ditto, seed=0]"]);
+    let log = if log.code == 0 { log } else { space.run(&["logs", "run[algorithm=ditto, seed=0]"]) };
+    assert!(log.ok().contains("no client ever took a training step"));
+    space.changed("q.yaml", "fedavg, ditto", "fedproto");
+    let text =
+        fs::read_to_string(space.path("q.yaml")).expect("a file").replace("learning_rate: 0.05", "learning_rate: 0.05, batch_size: 100000");
+    space.write("q.yaml", &text);
+    let text = space.run(&["run", "q.yaml"]).ok();
+    assert!(text.contains("so that the method has no answer to be tested") && !text.contains("has a test sample"), "{text}");
+}
+
+#[test]
 fn a_report_of_unfinished_results_says_so() {
     let space = Space::new();
     space.run(&["run", "small.yaml", "--where", "algorithm == \"fedavg\"", "-q"]).ok();
@@ -322,6 +426,9 @@ fn a_run_is_watched_until_it_ends() {
     let json = space.run(&["watch", "--once", "--output", "json"]).json();
     assert_eq!(json["counts"]["done"], 9);
     assert_eq!(json["stages"].as_array().map(Vec::len), Some(9));
+    assert_eq!(space.run(&["watch", "small.yaml"]).ok().lines().next(), last.lines().next().map(|line| format!("run {line}")).as_deref());
+    space.write("other.yaml", SMALL);
+    space.run(&["watch", "other.yaml"]).fails(4, &["`other.yaml` was never run"]);
 }
 
 #[test]
@@ -409,7 +516,7 @@ fn validation_chooses_the_evaluation_and_needs_samples() {
     let table = "{rows: algorithm, values: [run.test_accuracy.at_best(validation_accuracy), run.validation_accuracy.best, run.test_accuracy.best], over: seed}";
     let text = SMALL.replace(TABLE, table);
     space.write("p.yaml", &text);
-    space.run(&["run", "p.yaml"]).fails(3, &["`run` puts no samples aside", "`validation_ratio`"]);
+    space.run(&["run", "p.yaml"]).fails(3, &["by stage `run`: it puts no samples aside", "`validation_ratio`"]);
     assert!(!space.path("cache/rec").exists(), "nothing ran");
     space.run(&["run", "p.yaml", "-q", "--set", "run.validation_ratio=0.2"]).ok();
     let json = space.run(&["table", "p.yaml", "--set", "run.validation_ratio=0.2", "--output", "json"]).json();

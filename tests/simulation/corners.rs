@@ -142,6 +142,18 @@ fn a_learning_rate_that_is_far_too_high_gives_a_diverged_result() {
 }
 
 #[test]
+fn a_training_in_which_nobody_took_a_step_says_so_and_no_other_does() {
+    for case in every() {
+        let (case, name) = (case.clone().with(json!({"rounds": 2})), case.name());
+        let run = case.run().unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        assert_eq!(run.history.caveat(), None, "{name}");
+        let run = case.clone().with(json!({"batch_size": 100_000})).run().unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        let counted = run.history.evaluations.last().expect("measured").gradient_evaluations;
+        assert_eq!(run.history.caveat().is_some(), counted == 0, "{name}");
+    }
+}
+
+#[test]
 fn slow_senders_beyond_the_threshold_are_refused() {
     let case = case("fedavg", json!({})).with(json!({"slow_senders": 0.4, "slow_drawing": "exact", "seconds_per_batch": 0.0,
         "seconds_per_upload": 1.0, "time_threshold": 1.5}));

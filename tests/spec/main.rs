@@ -157,6 +157,7 @@ fn files_extend_others() {
     assert_eq!(pipeline.tables[0].compare, None);
 
     // Maps within a table are merged as those of a stage are.
+    write("mine.csv", "");
     let wide = TABLE2.replace("compare: pfllib-table2", "compare: {table: pfllib-table2, margin: 0.01, settings: {a: x, b: y}}");
     write("wide.yaml", &wide);
     write("narrow.yaml", "extends: wide.yaml\ntables: {main: {compare: {table: mine.csv, settings: {b: null, c: z}}}}\n");

@@ -8,7 +8,6 @@ pub(crate) mod frozen;
 pub(crate) mod heads;
 pub(crate) mod low_rank;
 pub(crate) mod mmd;
-pub(crate) mod newcomers;
 pub(crate) mod normed;
 pub(crate) mod probe;
 pub(crate) mod prototypes;

@@ -9,7 +9,9 @@ mod setup;
 
 pub use setup::{Partition, Setup, plain};
 
+use crate::base::text::nearest;
 use crate::base::{Fault, Outcome};
+use crate::fl::history::METRICS;
 use serde::Serialize;
 
 /// The columns of a file of published numbers, in this order. `std` may be empty.
@@ -64,6 +66,9 @@ pub struct Published {
     pub setup: Setup,
     /// Why the number is to be read with care.
     pub caution: Option<String>,
+    /// Its line, where it is from a user's file.
+    #[serde(skip)]
+    pub line: Option<usize>,
 }
 
 impl Published {
@@ -79,6 +84,12 @@ impl Published {
         self.sd.map(|sd| self.unit.of(sd))
     }
 
+    /// The setting, as `settings` of a comparison name it: data set, model, scenario.
+    #[must_use]
+    pub fn setting(&self) -> String {
+        format!("{}, {}, {}", self.dataset, self.model, self.scenario)
+    }
+
     /// Our metric of the same meaning, where we measure it.
     #[must_use]
     pub fn our_metric(&self) -> Option<&'static str> {
@@ -87,8 +98,11 @@ impl Published {
             "time_per_iteration_min" => Some("seconds_per_round"),
             "total_time_min" => Some("seconds"),
             "iterations_to_converge" => Some("rounds"),
-            name if name.starts_with("test_acc") => Some("test_accuracy"),
-            _ => None,
+            name => {
+                let bare = ["_pct", "_fraction", "_best", "_last"].iter().fold(name, |name, end| name.strip_suffix(end).unwrap_or(name));
+                let same = METRICS.iter().find(|metric| **metric == bare).copied();
+                same.or_else(|| name.starts_with("test_acc").then_some("test_accuracy"))
+            }
         }
     }
 
@@ -159,7 +173,7 @@ pub fn builtin(name: &str) -> Option<Vec<Published>> {
 /// The numbers of a user's file, whose first line names the columns of [`COLUMNS`]. `text` is its content, `name` what messages call it.
 ///
 /// # Errors
-/// A pipeline fault that names the line: a missing column, a number that is none.
+/// A pipeline fault that names the line: a missing column, a number that is none, a metric that this program does not measure.
 pub fn read(name: &str, text: &str) -> Outcome<Vec<Published>> {
     let wrong = |line: usize, what: String| {
         Fault::pipeline(format!("{what} in line {line} of `{name}`")).help(format!("its first line must be `{}`", COLUMNS.join(",")))
@@ -175,9 +189,35 @@ pub fn read(name: &str, text: &str) -> Outcome<Vec<Published>> {
         let fields: Vec<String> = places.iter().map(|place| fields.get(*place).cloned().unwrap_or_default()).collect();
         let mut found = published(&fields).map_err(|what| wrong(*line, what))?;
         found.setup = setup::of(&found, Setup::default());
+        found.line = Some(*line);
+        if let Some((what, help)) = misread(&found) {
+            return Err(Fault::pipeline(format!("{what} in line {line} of `{name}`")).help(help));
+        }
         all.push(found);
     }
     Ok(all)
+}
+
+/// What in a line of a user cannot be meant so, and what to write.
+fn misread(line: &Published) -> Option<(String, String)> {
+    let Some(metric) = line.our_metric() else {
+        let bare = line.metric.trim_end_matches("_pct");
+        let help = match nearest(bare, METRICS.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                "write a metric of a training, such as `test_accuracy`, or `test_accuracy_pct` where the numbers are in percent".to_owned()
+            }
+        };
+        return Some((format!("`{}` is not a metric", line.metric), help));
+    };
+    let fraction = ["accuracy", "auc", "attack_success"].iter().any(|word| metric.contains(word));
+    (fraction && !(0.0..=1.0).contains(&line.value())).then(|| {
+        let help = match line.unit {
+            Unit::Percent => "percent are from 0 to 100".to_owned(),
+            _ => format!("a fraction is from 0 to 1; in percent the metric is called `{metric}_pct`"),
+        };
+        (format!("`{}` is {}", line.metric, line.mean), help)
+    })
 }
 
 fn published(fields: &[String]) -> Result<Published, String> {
@@ -203,6 +243,7 @@ fn published(fields: &[String]) -> Result<Published, String> {
         },
         setup: Setup::default(),
         caution: None,
+        line: None,
     })
 }
 

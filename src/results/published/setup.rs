@@ -71,14 +71,19 @@ pub fn plain(name: &str) -> String {
 pub(super) fn of(line: &Published, table: Setup) -> Setup {
     let scenario = line.scenario.to_lowercase();
     Setup {
-        dataset: (!line.dataset.starts_with("not stated")).then(|| line.dataset.clone()),
-        model: (!line.model.starts_with("see ")).then(|| line.model.clone()),
+        dataset: stated(&line.dataset, "not stated"),
+        model: stated(&line.model, "see "),
         partition: partition(&scenario),
         clients: after(&scenario, "n=").map(|n| n as u64),
         rounds: after(&scenario, "rounds=").map(|n| n as u64).or(table.rounds),
         join_ratio: after(&scenario, "sample=").or(table.join_ratio),
         ..table
     }
+}
+
+/// A name, unless it is empty or says that there is none.
+fn stated(name: &str, none: &str) -> Option<String> {
+    (!name.trim().is_empty() && !name.starts_with(none)).then(|| name.to_owned())
 }
 
 fn partition(scenario: &str) -> Option<Partition> {
@@ -147,17 +152,27 @@ impl Setup {
     /// Whether a published number may stand beside ours: the same data set, partition and, where both are known, model.
     #[must_use]
     pub fn fits(&self, published: &Self) -> bool {
-        let agree = |a: &Option<String>, b: &Option<String>| match (a, b) {
-            (Some(a), Some(b)) => plain(a) == plain(b),
-            _ => true,
-        };
-        agree(&self.dataset, &published.dataset)
-            && agree(&self.model, &published.model)
-            && match (self.partition, published.partition) {
-                (Some(a), Some(b)) => a == b,
-                (None, None) => true,
-                _ => false,
+        self.unfit(published).is_empty()
+    }
+
+    /// Why a published number may not stand beside ours, in words: `data mnist instead of Cifar100`.
+    #[must_use]
+    pub fn unfit(&self, published: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (name, ours, theirs) in [("data", &self.dataset, &published.dataset), ("model", &self.model, &published.model)] {
+            if let (Some(ours), Some(theirs)) = (ours, theirs)
+                && plain(ours) != plain(theirs)
+            {
+                found.push(format!("{name} {ours} instead of {theirs}"));
             }
+        }
+        match (self.partition, published.partition) {
+            (Some(ours), Some(theirs)) if ours != theirs => found.push(format!("partition {ours} instead of {theirs}")),
+            (Some(ours), None) => found.push(format!("partition {ours}, while its scenario names none of iid, dirichlet, pathological")),
+            (None, Some(theirs)) => found.push(format!("a partition of another kind instead of {theirs}")),
+            _ => {}
+        }
+        found
     }
 }
 

@@ -41,6 +41,9 @@ fn one(table: &Table) -> Value {
                     if let Some((epsilon, delta)) = observation.spent {
                         value["privacy"] = json!({"epsilon": epsilon, "delta": delta});
                     }
+                    if let Some(caveat) = &observation.caveat {
+                        value["caveat"] = json!(caveat);
+                    }
                     if let Some(reason) = &observation.reason {
                         value["reason"] = json!(reason);
                     }

@@ -94,7 +94,7 @@ fn escaped(label: &str) -> String {
     let mut out = String::with_capacity(label.len());
     for c in label.chars() {
         match c {
-            '\\' | '|' | '*' | '_' | '`' | '<' | '[' | ']' | '&' | '#' | '~' => out.extend(['\\', c]),
+            '\\' | '|' | '*' | '_' | '`' | '<' | '[' | ']' | '&' | '#' | '~' | '$' => out.extend(['\\', c]),
             c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
