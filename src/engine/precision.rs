@@ -102,9 +102,9 @@ mod tests {
         assert_eq!(bf16(1.0 + 1.0 / 256.0), 1.0);
         assert_eq!(bf16(1.0 + 1.0 / 128.0 + 1.0 / 256.0), 1.0 + 1.0 / 64.0);
         assert_eq!(bf16(1.0 + 1.0 / 256.0 + 1.0 / 65536.0), 1.0 + 1.0 / 128.0);
-        assert_eq!(bf16(-3.1415927), -3.140625);
+        assert_eq!(bf16(-3.1428), -3.140625);
         assert_eq!(bf16(f32::MAX), f32::INFINITY);
         assert!(bf16(f32::NAN).is_nan() && bf16(f32::from_bits(0x7fff_ffff)).is_nan());
-        assert_eq!(bf16(1e-40), f32::from_bits(1e-40f32.to_bits() + 0x8000 & 0xffff_0000));
+        assert_eq!(bf16(1e-40), f32::from_bits((1e-40f32.to_bits() + 0x8000) & 0xffff_0000));
     }
 }

@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 /// A matrix without a tape: rows, numbers of one sample.
 type Matrix<D> = Tensor<(usize, usize), f32, D>;
+/// A parameter, or statistics.
+type Vector<D> = Tensor<(usize,), f32, D>;
 /// A matrix on the tape of a step.
 type Taped<D> = Tensor<(usize, usize), f32, D, OwnedTape<f32, D>>;
 
@@ -73,7 +75,7 @@ struct Plan<D: Device<f32>> {
 #[derive(Debug)]
 struct Constants<D: Device<f32>> {
     indices: BTreeMap<(usize, usize), Tensor<(usize,), usize, D>>,
-    values: BTreeMap<(usize, usize), Tensor<(usize,), f32, D>>,
+    values: BTreeMap<(usize, usize), Vector<D>>,
 }
 
 impl<D: Device<f32>> Default for Constants<D> {
@@ -106,8 +108,8 @@ struct Slot<D: Device<f32>> {
 struct Numbers<D: Device<f32>> {
     params: Params<f32>,
     buffers: Params<f32>,
-    parameters: BTreeMap<usize, (Range<usize>, Tensor<(usize,), f32, D>)>,
-    statistics: BTreeMap<usize, Tensor<(usize,), f32, D>>,
+    parameters: BTreeMap<usize, (Range<usize>, Vector<D>)>,
+    statistics: BTreeMap<usize, Vector<D>>,
     /// Parameters that the present step has asked for.
     asked: Vec<usize>,
 }
@@ -130,12 +132,12 @@ impl<D: Device<f32>> Numbers<D> {
         tensor.leaky_trace()
     }
     /// Running statistics as they were before the pass.
-    fn statistic(&mut self, device: &D, range: &Range<usize>) -> Tensor<(usize,), f32, D> {
+    fn statistic(&mut self, device: &D, range: &Range<usize>) -> Vector<D> {
         self.statistics.entry(range.start).or_insert_with(|| vector(device, self.buffers[range.clone()].to_vec())).clone()
     }
 }
 
-fn vector<D: Device<f32>>(device: &D, values: Vec<f32>) -> Tensor<(usize,), f32, D> {
+fn vector<D: Device<f32>>(device: &D, values: Vec<f32>) -> Vector<D> {
     let len = values.len();
     TensorFromVec::<f32>::tensor_from_vec(device, values, (len,))
 }
@@ -198,10 +200,10 @@ impl<D: Device<f32>> Elsewhere<f32> for Stock<D> {
             numbers: Numbers::of(model),
         };
         for (index, step) in net.steps[..steps].iter().enumerate() {
-            if model.training {
-                if let Some(factors) = expressions::draw(&step.op, step, rows, noise) {
-                    pass.factors.insert(index, matrix(&self.device, &factors, rows));
-                }
+            if model.training
+                && let Some(factors) = expressions::draw(&step.op, step, rows, noise)
+            {
+                pass.factors.insert(index, matrix(&self.device, &factors, rows));
             }
             let (input, others) = reads(step, &pass.values);
             let constants = &mut self.plans[plan].constants;
