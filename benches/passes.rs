@@ -7,8 +7,8 @@
 //! measured to cost; small modules of an algorithm are no passes. Last, the seconds on two threads beside PFLlib's, which were taken on
 //! another machine with two cores: they say about where ours stand, no more. Arguments choose algorithms by name.
 //!
-//! Above 1.3 are, by what they do beside the passes: APPLE (mixes all N models in every batch), FedKD (singular values of every upload, a map of
-//! features), FedCP (a policy network with as many weights as the CNN) and GPFL (a valve of two networks with half a million weights). What a frozen
+//! What costs most beside the passes: in APPLE the mix of all N models in every batch, in FedKD singular values of every upload and a map of
+//! features, in FedCP a policy network with as many weights as the CNN, in GPFL a valve of two networks with half a million weights. What a frozen
 //! model makes of a client's samples is computed once a round, many samples at a time (`algorithms/shared/frozen.rs`), and counts as one pass.
 
 use pflpipe::algorithms;

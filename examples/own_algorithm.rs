@@ -47,6 +47,8 @@ impl Algorithm for FedAvgM {
             paper: "Hsu, Qi, Brown, Measuring the Effects of Non-Identical Data Distribution, arXiv 1909.06335, 2019",
             year: 2019,
             personal: "nothing",
+            down: "w",
+            up: "w",
             rule: "v <- momentum v + (w - mean_c w_c); w <- w - v",
             differences: "none",
             fields: vec![Field::with("momentum", Type::fraction(), 0.9, "Momentum of the server.").from("beta", "the paper")],
