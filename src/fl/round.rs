@@ -208,7 +208,9 @@ impl<'a, A: Algorithm> Run<'a, A> {
         if !world.interventions.is_empty() {
             intervention::check(world, A::describe().name, algorithm.sends())?;
         }
-        if let (false, Some(fault)) = (world.newcomers.is_empty(), newcomers::refusal(A::describe().name, algorithm.welcomes())) {
+        if !world.newcomers.is_empty()
+            && let Some(fault) = newcomers::refusal(A::describe().name, algorithm.welcomes())
+        {
             return Err(fault);
         }
         let mut server = Server { global: world.initial.clone(), state: A::Server::default() };
