@@ -372,6 +372,26 @@ fn outer_tiles<F: Real, S: Simd, const INPUTS: usize>(
     INPUTS
 }
 
+/// Adds each row's products of some inputs and some packs of the output's gradient, whose rows are `packs` long.
+#[inline(always)]
+pub(super) fn add_rows<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
+    simd: S,
+    columns: &[[F; INPUTS]],
+    d_y: &[F::Pack<S>],
+    packs: usize,
+    sums: &mut [[F::Pack<S>; PACKS]; INPUTS],
+) {
+    for (r, column) in columns.iter().enumerate() {
+        let d_y = &d_y[r * packs..][..PACKS];
+        for i in 0..INPUTS {
+            let value = F::splat(simd, column[i]);
+            for p in 0..PACKS {
+                sums[i][p] = F::pack_mul_add(simd, value, d_y[p], sums[i][p]);
+            }
+        }
+    }
+}
+
 #[inline(always)]
 fn outer_tile<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
     simd: S,
@@ -393,15 +413,7 @@ fn outer_tile<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
             sums[i][0] = load::<F, S>(row, pack * lanes);
         }
     }
-    for (r, column) in columns.iter().enumerate() {
-        let d_y = &d_y[r * packs + pack..][..PACKS];
-        for i in 0..INPUTS {
-            let value = F::splat(simd, column[i]);
-            for p in 0..PACKS {
-                sums[i][p] = F::pack_mul_add(simd, value, d_y[p], sums[i][p]);
-            }
-        }
-    }
+    add_rows::<F, S, INPUTS, PACKS>(simd, columns, &d_y[pack..], packs, &mut sums);
     for i in 0..INPUTS {
         let row = &mut d_weight[i * outputs..][..outputs];
         if PACKS > 1 {

@@ -211,14 +211,7 @@ fn convolution<D: Device<f32>>(
     bias: Option<&Range<usize>>,
     x: Taped<D>,
 ) -> Taped<D> {
-    let sliding = Sliding {
-        image: (conv.height, conv.width),
-        out: (conv.out_height, conv.out_width),
-        kernel: conv.kernel,
-        stride: conv.stride,
-        padding: conv.padding,
-        dilation: (1, 1),
-    };
+    let sliding = Sliding::from(conv);
     let rows = context.rows;
     let patches = patches(context, sliding, conv.channels, x).reshape_like(&(rows * conv.positions(), conv.patch()));
     let y = patches.matmul(context.table(weight, conv.out).permute::<_, Axes2<1, 0>>());
@@ -226,14 +219,7 @@ fn convolution<D: Device<f32>>(
 }
 
 fn grouped_convolution<D: Device<f32>>(context: &mut Context<'_, D>, grouped: &Grouped, x: Taped<D>) -> Taped<D> {
-    let sliding = Sliding {
-        image: (grouped.height, grouped.width),
-        out: (grouped.out_height, grouped.out_width),
-        kernel: grouped.slide.kernel,
-        stride: grouped.slide.stride,
-        padding: grouped.slide.padding,
-        dilation: grouped.slide.dilation,
-    };
+    let sliding = Sliding::from(grouped);
     let (rows, groups, taps) = (context.rows, grouped.groups, sliding.area());
     let (inputs, outputs, positions) = (grouped.channels / groups, grouped.out / groups, rows * sliding.outputs());
     let patches = patches(context, sliding, grouped.channels, x).reshape_like(&(positions, taps, groups, inputs));
@@ -247,14 +233,7 @@ fn grouped_convolution<D: Device<f32>>(context: &mut Context<'_, D>, grouped: &G
 
 /// The greatest of each window; of equal ones the first is chosen, and alone has a gradient.
 fn maximum<D: Device<f32>>(context: &mut Context<'_, D>, window: &Window, x: Taped<D>) -> Taped<D> {
-    let sliding = Sliding {
-        image: (window.height, window.width),
-        out: (window.out_height, window.out_width),
-        kernel: window.kernel,
-        stride: window.stride,
-        padding: window.padding,
-        dilation: (1, 1),
-    };
+    let sliding = Sliding::from(window);
     let rows = context.rows;
     let (x, mut tape) = x.reshape_like(&(rows * window.height * window.width, window.channels)).split_tape();
     let mut best: Option<Matrix<D>> = None;

@@ -1,5 +1,9 @@
 //! Which pixels meet in a convolution, a pool or a mean, as lists of places.
 
+use crate::engine::kernels::{Conv, Window};
+use crate::engine::ops::grouped::Grouped;
+use crate::engine::plan::Slide;
+
 /// A kernel or window that slides over an image; pairs are (rows, columns).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sliding {
@@ -9,6 +13,40 @@ pub(super) struct Sliding {
     pub stride: (usize, usize),
     pub padding: (usize, usize),
     pub dilation: (usize, usize),
+}
+
+impl From<&Conv> for Sliding {
+    fn from(conv: &Conv) -> Self {
+        Self {
+            image: (conv.height, conv.width),
+            out: (conv.out_height, conv.out_width),
+            kernel: conv.kernel,
+            stride: conv.stride,
+            padding: conv.padding,
+            dilation: (1, 1),
+        }
+    }
+}
+
+impl From<&Window> for Sliding {
+    fn from(window: &Window) -> Self {
+        Self {
+            image: (window.height, window.width),
+            out: (window.out_height, window.out_width),
+            kernel: window.kernel,
+            stride: window.stride,
+            padding: window.padding,
+            dilation: (1, 1),
+        }
+    }
+}
+
+impl From<&Grouped> for Sliding {
+    fn from(grouped: &Grouped) -> Self {
+        let Slide { kernel, stride, padding, dilation, .. } = grouped.slide;
+        let (image, out) = ((grouped.height, grouped.width), (grouped.out_height, grouped.out_width));
+        Self { image, out, kernel, stride, padding, dilation }
+    }
 }
 
 impl Sliding {
