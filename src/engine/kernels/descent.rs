@@ -3,7 +3,7 @@
 //! Each number is summed and rounded as [`LinearBackward`](super::LinearBackward) and [`Update`](super::Update) do it one after the
 //! other, so that the results are the same bits; what is saved are the ways of the gradient through the cache.
 
-use super::linear::add_rows;
+use super::linear::add_products;
 use super::{load, reserve, store, widen};
 use crate::engine::real::Real;
 use pulp::{Simd, WithSimd};
@@ -126,7 +126,7 @@ fn tile<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
     let lanes = F::lanes::<S>();
     let packs = outputs.div_ceil(lanes);
     let mut sums = [[F::splat(simd, F::ZERO); PACKS]; INPUTS];
-    add_rows::<F, S, INPUTS, PACKS>(simd, columns, &d_y[pack..], packs, &mut sums);
+    add_products::<F, S, INPUTS, PACKS>(simd, columns, &d_y[pack..], packs, &mut sums);
     for i in 0..INPUTS {
         let row = &mut weight[i * outputs..][..outputs];
         let mut own = [F::splat(simd, F::ZERO); PACKS];

@@ -374,7 +374,7 @@ fn outer_tiles<F: Real, S: Simd, const INPUTS: usize>(
 
 /// Adds each row's products of some inputs and some packs of the output's gradient, whose rows are `packs` long.
 #[inline(always)]
-pub(super) fn add_rows<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
+pub(super) fn add_products<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
     simd: S,
     columns: &[[F; INPUTS]],
     d_y: &[F::Pack<S>],
@@ -413,7 +413,7 @@ fn outer_tile<F: Real, S: Simd, const INPUTS: usize, const PACKS: usize>(
             sums[i][0] = load::<F, S>(row, pack * lanes);
         }
     }
-    add_rows::<F, S, INPUTS, PACKS>(simd, columns, &d_y[pack..], packs, &mut sums);
+    add_products::<F, S, INPUTS, PACKS>(simd, columns, &d_y[pack..], packs, &mut sums);
     for i in 0..INPUTS {
         let row = &mut d_weight[i * outputs..][..outputs];
         if PACKS > 1 {
