@@ -95,7 +95,7 @@ fn of_column(table: &Table, column: usize) -> String {
 
 fn name(kind: &str, table: &Table, what: &str) -> String {
     let text = if what.is_empty() { format!("{kind}-{}", table.heading.name) } else { format!("{kind}-{}-{what}", table.heading.name) };
-    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
+    text.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect()
 }
 
 fn metric(label: &str) -> &str {
@@ -161,7 +161,7 @@ fn sweep(table: &Table, quantity: usize) -> Option<Figure> {
     }
     let shown = &heading.quantities[quantity];
     let (least, most) = columns.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), (_, x)| (a.min(*x), b.max(*x)));
-    let series = table
+    let series: Vec<Series> = table
         .rows
         .iter()
         .enumerate()
@@ -171,6 +171,9 @@ fn sweep(table: &Table, quantity: usize) -> Option<Figure> {
             Series { name: label.clone(), points }
         })
         .collect();
+    if series.iter().all(|series| series.points.is_empty()) {
+        return None;
+    }
     let plot = Curves {
         title: table.title(),
         x: heading.column_axis.clone(),

@@ -11,6 +11,7 @@ use crate::plan::decide;
 use crate::report::Figure;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Draw results as SVG: readable in print, by the color-blind, and in light and dark mode.
@@ -148,8 +149,12 @@ fn several(figures: &[Figure], args: &Args, context: &mut Context<'_>) -> Reply 
     };
     std::fs::create_dir_all(folder).map_err(|e| Fault::io("create", folder, &e))?;
     let mut paths = Vec::new();
+    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
     for figure in figures {
-        let path = folder.join(format!("{}.svg", figure.name));
+        // Names that differ only in signs that no file should have are told apart by a number; some file systems know no upper case.
+        let times = taken.entry(figure.name.to_lowercase()).and_modify(|times| *times += 1).or_insert(1);
+        let number = if *times > 1 { format!("-{times}") } else { String::new() };
+        let path = folder.join(format!("{}{number}.svg", figure.name));
         annotate::replace(&path, figure.svg.document().as_bytes())?;
         paths.push(path.display().to_string());
     }

@@ -59,9 +59,10 @@ pub(super) fn classic(epsilon: f64, delta: f64) -> f64 {
 /// Theorem 8).
 pub(super) fn analytic(epsilon: f64, delta: f64) -> f64 {
     let normal = |x: f64| 0.5 * erfc(-x / std::f64::consts::SQRT_2);
+    // By logarithms, for exp(epsilon) alone may be too large for f64 where the product is not.
     let delta_of = |noise: f64| {
         let (half, shift) = (0.5 / noise, epsilon * noise);
-        normal(half - shift) - epsilon.exp() * normal(-half - shift)
+        normal(half - shift) - (epsilon + log_tail(half + shift)).exp()
     };
     let (mut low, mut high) = (0.0, 1.0);
     while delta_of(high) > delta && high < 1e12 {
@@ -69,7 +70,6 @@ pub(super) fn analytic(epsilon: f64, delta: f64) -> f64 {
     }
     while high - low > 1e-9 * high {
         let middle = f64::midpoint(low, high);
-        // Where exp(epsilon) is too large for f64 the difference is not a number, and the noise is far too little anyway.
         if delta_of(middle) <= delta {
             high = middle;
         } else {
@@ -80,6 +80,17 @@ pub(super) fn analytic(epsilon: f64, delta: f64) -> f64 {
         }
     }
     high
+}
+
+/// The natural logarithm of the share of a standard normal distribution above `x`, which is not negative.
+fn log_tail(x: f64) -> f64 {
+    if x < 25.0 {
+        return (0.5 * erfc(x / std::f64::consts::SQRT_2)).ln();
+    }
+    // The asymptotic series of Mills' ratio; its first term left out is below 1e-9 here.
+    let square = 1.0 / (x * x);
+    -0.5 * x * x - (x * (2.0 * std::f64::consts::PI).sqrt()).ln()
+        + (-square * (1.0 - square * (3.0 - square * (15.0 - 105.0 * square)))).ln_1p()
 }
 
 #[cfg(test)]
@@ -142,6 +153,13 @@ mod tests {
             let ours = analytic(epsilon, 1e-5);
             assert!((ours - noise).abs() < 2e-4, "{epsilon}: {ours}");
         }
-        assert!(analytic(1000.0, 1e-5) > 0.0 && analytic(1e-6, 1e-5).is_finite());
+        // Also where exp(epsilon) is beyond f64: by mpmath with 60 digits.
+        for (epsilon, noise) in
+            [(700.0, 0.029_923_150_744_9), (710.0, 0.029_688_223_194_2), (1e3, 0.024_581_783_351_7), (1e5, 0.002_257_482_769_9)]
+        {
+            let ours = analytic(epsilon, 1e-5);
+            assert!((ours / noise - 1.0).abs() < 1e-6, "{epsilon}: {ours}");
+        }
+        assert!(analytic(1e-6, 1e-5).is_finite());
     }
 }

@@ -266,6 +266,20 @@ impl Section<'_> {
                 self.say("table", format!("table `{}` uses axis `{axis}` twice", self.key.text), *place, None);
             }
         }
+        for (one, other) in [("value", "values"), ("where", "filter"), ("format", "formats")] {
+            if let (Some(_), Some(second)) = (node.get(one), node.get(other)) {
+                self.say(
+                    "table",
+                    format!("`{one}` and `{other}` of table `{}` are one thing: give one", self.key.text),
+                    second.place,
+                    None,
+                );
+            }
+        }
+        if !self.key.text.chars().any(char::is_alphanumeric) {
+            let help = Some("files are named after it: give it a letter or a digit".to_owned());
+            self.say("table", format!("a table cannot be called `{}`", self.key.text), self.key.place, help);
+        }
         let given = node.get("value").or_else(|| node.get("values"));
         let measures: Vec<(Measure, Place)> = match given {
             None => {
@@ -274,6 +288,10 @@ impl Section<'_> {
                 Vec::new()
             }
             Some(node) => match texts(node) {
+                Some(values) if values.is_empty() => {
+                    self.say("missing", format!("`value` of table `{}` is empty", self.key.text), node.place, None);
+                    Vec::new()
+                }
                 Some(values) => values.iter().filter_map(|(text, place)| Some((self.measure(text, *place)?, *place))).collect(),
                 None => {
                     let message = format!("`value` must be text such as `run.test_accuracy.best`, found {}", node.describe());
@@ -363,7 +381,10 @@ impl Section<'_> {
         }
         self.say(
             "range",
-            format!("`{name}` must be a number above {above} and below {below}, found {}", node.describe()),
+            match below.is_finite() {
+                true => format!("`{name}` must be a number above {above} and below {below}, found {}", node.describe()),
+                false => format!("`{name}` must be a number above {above}, found {}", node.describe()),
+            },
             node.place,
             None,
         );
@@ -439,7 +460,14 @@ impl Section<'_> {
             return None;
         };
         let published = self.catalog.published();
+        if names.is_empty() {
+            self.say("type", format!("`compare` of table `{}` names no table", self.key.text), node.place, None);
+        }
         for (name, place) in names {
+            if found.tables.contains(&name) {
+                self.say("unknown-table", format!("`{name}` is there twice"), place, None);
+                continue;
+            }
             if !name.ends_with(".csv") && !published.contains(&name.as_str()) {
                 let help = suggest(&name, published.iter().copied());
                 self.say("unknown-table", format!("there is no published table `{name}`"), place, help);

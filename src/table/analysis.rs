@@ -249,12 +249,12 @@ fn compare(table: &Table, column: usize, row: usize, other: usize, test: Test) -
         against: table.rows[other].clone(),
         pairs: pairs.len(),
         difference: summary.map(|s| s.mean),
-        interval: summary.and_then(|s| s.interval(0.95)),
+        interval: test.interval(&pairs),
         statistic: tested.map(|t| t.statistic),
         p: tested.map(|t| t.p),
         p_corrected: None,
-        cohen_dz: paired::cohen_dz(&differences),
-        rank_biserial: paired::rank_biserial(&differences),
+        cohen_dz: paired::cohen_dz(&differences).filter(|_| test.paired()),
+        rank_biserial: paired::rank_biserial(&differences).filter(|_| test.paired()),
         verdict: Verdict::Untested,
     }
 }

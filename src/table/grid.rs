@@ -7,6 +7,7 @@ use super::analysis::{Analysis, number};
 use super::text::CellText;
 use super::value::{Rank, Table};
 use crate::base::text::signless_zero;
+use crate::results::stats::Test;
 
 /// The grid.
 pub(super) struct Grid {
@@ -133,9 +134,10 @@ impl Table {
             let of = if analysis.values.len() > 1 { format!(" of {}", quantity.label) } else { String::new() };
             let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| signless_zero(format!("{value:+.2}")));
             if !analyzed.comparisons.is_empty() {
+                let pairing = if Test::named(analysis.test).is_some_and(Test::paired) { "paired by" } else { "not paired, over" };
                 let correction = if analysis.correction == "holm" { ", p-values corrected by Holm" } else { ", p-values not corrected" };
                 sheets.push(Sheet {
-                    title: format!("Differences{of}: {} test, paired by {}{correction}", analysis.test, self.heading.over.join(", ")),
+                    title: format!("Differences{of}: {} test, {pairing} {}{correction}", analysis.test, self.heading.over.join(", ")),
                     header: [
                         "row",
                         "against",

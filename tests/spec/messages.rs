@@ -250,6 +250,15 @@ fn tables_are_checked() {
             "{rows: algorithm, columns: alpha, over: seed, value: run.auc.best, compare: pfllib-table3}",
             "12:85 unknown-table: there is no published table `pfllib-table3` [did you mean `pfllib-table2`?]",
         ),
+        ("{rows: algorithm, columns: alpha, over: seed, value: []}", "12:62 missing: `value` of table `main` is empty"),
+        (
+            "{rows: algorithm, columns: alpha, over: seed, value: run.auc.best, values: run.auc.last}",
+            "12:84 table: `value` and `values` of table `main` are one thing: give one",
+        ),
+        (
+            "{rows: algorithm, columns: alpha, over: seed, value: run.auc.best, compare: [pfllib-table2, pfllib-table2]}",
+            "12:101 unknown-table: `pfllib-table2` is there twice",
+        ),
         (
             "{rows: algorithm, columns: algorithm, over: [seed, alpha], value: run.auc.best}",
             "12:36 table: table `main` uses axis `algorithm` twice",

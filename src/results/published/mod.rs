@@ -184,8 +184,17 @@ pub fn read(name: &str, text: &str) -> Outcome<Vec<Published>> {
         header.iter().position(|name| name.trim() == column).ok_or_else(|| wrong(1, format!("the column `{column}` is missing")))
     };
     let places = COLUMNS.iter().map(|column| place(column)).collect::<Outcome<Vec<usize>>>()?;
+    if let Some(column) = COLUMNS.iter().find(|column| header.iter().filter(|name| name.trim() == **column).count() > 1) {
+        return Err(wrong(1, format!("the column `{column}` is there twice")));
+    }
+    if rest.is_empty() {
+        return Err(Fault::pipeline(format!("`{name}` has no line below its columns")));
+    }
     let mut all = Vec::new();
     for (line, fields) in rest {
+        if fields.len() > header.len() {
+            return Err(wrong(*line, format!("there are {} fields for {} columns", fields.len(), header.len())));
+        }
         let fields: Vec<String> = places.iter().map(|place| fields.get(*place).cloned().unwrap_or_default()).collect();
         let mut found = published(&fields).map_err(|what| wrong(*line, what))?;
         found.setup = setup::of(&found, Setup::default());
@@ -235,7 +244,12 @@ fn published(fields: &[String]) -> Result<Published, String> {
         algorithm: algorithm.clone(),
         metric: metric.clone(),
         mean: number(mean)?,
-        sd: if sd.trim().is_empty() { None } else { Some(number(sd)?) },
+        sd: match sd.trim() {
+            "" => None,
+            _ => Some(number(sd)?)
+                .filter(|sd| *sd >= 0.0)
+                .map_or_else(|| Err(format!("a deviation of `{sd}` is negative")), |sd| Ok(Some(sd)))?,
+        },
         unit: match metric {
             name if name.contains("pct") => Unit::Percent,
             name if name.ends_with("_min") => Unit::Minutes,
@@ -407,6 +421,10 @@ mod tests {
             ("", "there are no columns in line 1"),
             ("source,mean\n", "the column `table` is missing in line 1"),
             (&format!("{}\na,b,c,d,e,f,g,x,\n", COLUMNS.join(",")), "`x` is not a number in line 2"),
+            (&format!("{}\n", COLUMNS.join(",")), "`mine.csv` has no line below its columns"),
+            (&format!("{},mean\na\n", COLUMNS.join(",")), "the column `mean` is there twice"),
+            (&format!("{}\na,b,c,d,e,f,auc,0.5,0.1,9\n", COLUMNS.join(",")), "there are 10 fields for 9 columns in line 2"),
+            (&format!("{}\na,b,c,d,e,f,auc,0.5,-1\n", COLUMNS.join(",")), "a deviation of `-1` is negative in line 2"),
             (&format!("{}\n\"a", COLUMNS.join(",")), "a quotation mark is not closed"),
         ] {
             let fault = read("mine.csv", text).expect_err(text);

@@ -53,6 +53,23 @@ impl Test {
         Self::ALL.iter().find(|(_, test, _)| *test == self).map_or("", |(name, ..)| name)
     }
 
+    /// Whether it is of the pairs' differences.
+    #[must_use]
+    pub fn paired(self) -> bool {
+        self != Self::Welch
+    }
+
+    /// The 95 % interval of the mean difference of pairs, with Welch's test that of the difference of two means. None for a single pair.
+    #[must_use]
+    pub fn interval(self, pairs: &[(f64, f64)]) -> Option<(f64, f64)> {
+        if self.paired() {
+            let differences: Vec<f64> = pairs.iter().map(|(a, b)| a - b).collect();
+            return Summary::of(&differences)?.interval(0.95);
+        }
+        let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        Some(two_samples::difference(&Summary::of(&a)?, &Summary::of(&b)?)?.interval(0.95))
+    }
+
     /// Runs it on pairs of values.
     #[must_use]
     pub fn run(self, pairs: &[(f64, f64)]) -> Option<Tested> {
