@@ -1,9 +1,10 @@
 //! Partitions: PFLlib's numbers bit for bit, and rules that always come to an end.
 
 use pflpipe::base::{Fault, FaultKind};
-use pflpipe::data::partition::{Partition, Procedure, build, variants};
+use pflpipe::data::partition::{Partition, Population, Procedure, build, build_from, variants};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -114,6 +115,30 @@ fn more_least_samples_than_there_are_is_refused_at_once() {
         make("dirichlet", &labels("mnist"), json!({"clients": 1000, "least_samples": 71, "repair": true})).expect_err("71,000 of 70,000");
     assert!(fault.what.contains("need 71000 samples, but the data set has 70000"), "{fault}");
     assert_eq!(fault.help.as_deref(), Some("choose fewer clients, or `least_samples` of at most 70"));
+}
+
+#[test]
+fn a_partition_that_nobody_wants_any_more_is_given_up() {
+    let labels = labels("mnist");
+    let (asked, hopeless) = (Cell::new(0), json!({"clients": 1000, "alpha": 0.01, "least_samples": 70, "max_attempts": 1_000_000}));
+    let third = || {
+        asked.set(asked.get() + 1);
+        asked.get() == 3
+    };
+    let population = Population::of_labels(&labels, CLASSES).until(&third);
+    let fault = build_from("dirichlet", &params(hopeless), &population, &[]).expect_err("it is stopped");
+    assert!(fault.kind == FaultKind::Interrupted && asked.get() == 3, "{fault}");
+}
+
+#[test]
+fn a_region_without_a_share_is_refused() {
+    let shares = json!([[0.5; 10], [0.0; 10]]);
+    let setting = json!({"clients": 4, "regions": 2, "skew": "matrix", "shares": shares});
+    let fault = make("regions", &labels("mnist"), setting).expect_err("region 1 is empty");
+    assert_eq!(fault.what, "region 1 gets no sample: all its shares are 0");
+    let shares = vec![json!([1.0, 0.0]); 10];
+    let setting = json!({"clients": 4, "regions": 2, "skew": "matrix", "label_shares": shares});
+    assert!(make("regions", &labels("mnist"), setting).is_err());
 }
 
 #[test]

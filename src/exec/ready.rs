@@ -75,8 +75,10 @@ impl Ready {
             None => Ok(()),
             Some(job) => {
                 let there = text::quoted(self.free.keys().map(String::as_str));
-                Err(Fault::device(format!("`{}` needs the device `{}`, which is not there", job.label, job.device))
-                    .help(format!("devices here: {there}; choose one with `--device`")))
+                Err(Fault::device(format!("`{}` needs the device `{}`, which is not there", job.label, job.device)).help(format!(
+                    "devices here: {there}; choose one with `--device`{}",
+                    if cfg!(feature = "cuda") { "" } else { "; a build with `--features cuda` sees GPUs too" }
+                )))
             }
         }
     }

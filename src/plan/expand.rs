@@ -171,7 +171,9 @@ impl Plan {
                         coords.insert(axis.name.clone(), axis.values[value].clone());
                     }
                 }
-                let device = instance.options.device.as_deref().unwrap_or(device);
+                // What no device can change runs on the CPU, unless its stage says otherwise.
+                let usual = if kind.device_sensitive { device } else { "cpu" };
+                let device = instance.options.device.as_deref().unwrap_or(usual);
                 plan.graph.add_node(());
                 // `update_edge` would walk all edges of an input that everything needs.
                 let mut sources: Vec<NodeId> = inputs.iter().map(|input: &Input| input.node).collect();

@@ -14,7 +14,8 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
         [("info", slot("info")?), ("samples", slot("samples")?), ("labels", slot("labels")?)].map(|(n, o)| (n.to_owned(), o)).into();
     let data = dataset::load(host, &tree)?;
     let kind = tag(task, "kind")?;
-    let made = partition::build_from(kind, &task.params, &partition::Population::of(&data), host.data_dirs())?;
+    let stop = || host.stopping();
+    let made = partition::build_from(kind, &task.params, &partition::Population::of(&data).until(&stop), host.data_dirs())?;
     let manifest = made.manifest(data.labels())?;
     for (side, without) in [
         ("training", made.clients().iter().filter(|client| client.train.is_empty()).count()),

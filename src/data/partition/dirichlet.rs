@@ -158,6 +158,7 @@ fn until_enough(
     request.feasible(least)?;
     let mut best: Option<(usize, Vec<Vec<u32>>, u32)> = None;
     for attempt in 1..=request.attempts {
+        request.stop.go_on()?;
         let mut clients = vec![Vec::new(); request.clients];
         let exhausted = draw(attempt, &mut clients);
         let smallest = clients.iter().map(Vec::len).min().unwrap_or(0);

@@ -55,6 +55,7 @@ fn allocate(request: &Request<'_>, per_client: usize, rng: &mut Legacy) -> Outco
     let classes = request.classes();
     let wanted = (per_client * request.clients / classes / 2).max(1);
     for _ in 0..request.attempts {
+        request.stop.go_on()?;
         let mut holders = vec![Vec::new(); classes];
         for client in 0..request.clients {
             for &class in &rng.permutation(classes as u32)[..per_client] {

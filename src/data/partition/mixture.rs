@@ -79,6 +79,7 @@ impl Sizes {
             }
             2 => {
                 for _ in 0..request.attempts {
+                    request.stop.go_on()?;
                     let mut p = rng.dirichlet(self.alpha, n);
                     let sum = super::numpy::sum(&p);
                     p.iter_mut().for_each(|p| *p = *p / sum * total as f64);

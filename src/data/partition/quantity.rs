@@ -44,6 +44,7 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
     let order = rng.permutation(total as u32);
     let mut best = 0.0_f64;
     for attempt in 1..=request.attempts {
+        request.stop.go_on()?;
         let mut p = rng.dirichlet(beta, request.clients);
         let sum = numpy::sum(&p);
         p.iter_mut().for_each(|p| *p /= sum);

@@ -97,6 +97,16 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
 fn clean(request: &Request<'_>, skew: &Skew, devices: &[usize]) -> Outcome<Drawn> {
     let mut flags = Flags { attempts: 1, ..Flags::default() };
     let mut regions: Vec<Vec<u32>> = vec![Vec::new(); devices.len()];
+    if let Skew::Regions(rows) | Skew::Labels(rows) = skew {
+        let share = |region: usize| match skew {
+            Skew::Labels(_) => rows.iter().any(|row| row[region] > 0.0),
+            _ => rows[region].iter().any(|&share| share > 0.0),
+        };
+        if let Some(region) = (0..devices.len()).find(|&region| !share(region)) {
+            return Err(Fault::stage(format!("region {region} gets no sample: all its shares are 0"))
+                .help("give each region a share of some class, or choose fewer `regions`"));
+        }
+    }
     if let Skew::Dirichlet(alpha) = skew {
         let everyone: Vec<usize> = (0..regions.len()).collect();
         let least = LEAST.min(request.labels.len() / regions.len());
@@ -199,6 +209,7 @@ fn by_proportions(
     let mean = total as f64 / n as f64;
     let mut best = 0;
     for attempt in 1..=request.attempts {
+        request.stop.go_on()?;
         let mut regions: Vec<Vec<u32>> = vec![Vec::new(); n];
         for own in &mut by_class {
             rng.shuffle(own);

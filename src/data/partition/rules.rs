@@ -5,7 +5,7 @@
 use super::super::dataset::Groups;
 use super::super::params::Params;
 use super::numpy::Legacy;
-use super::population::Population;
+use super::population::{Population, Stop};
 use super::{
     Client, Drawn, Partition, Procedure, dirichlet, extended, feature_noise, iid, imported, label_count, mixture, natural, pachinko,
     pathological, power_law, quantity, regions, split,
@@ -206,6 +206,8 @@ pub(super) struct Request<'a> {
     pub reference_least: usize,
     /// The most draws of the whole partition.
     pub attempts: u32,
+    /// Asked before each draw.
+    pub stop: Stop<'a>,
     /// Move samples when no draw gives every client enough.
     pub repair: bool,
     /// The names of the groups and the group of each sample, where the data set has groups.
@@ -522,6 +524,7 @@ impl<'a> Request<'a> {
             least,
             reference_least,
             attempts: u32::try_from(attempts).unwrap_or(u32::MAX),
+            stop: population.stop,
             repair: params.flag("repair", false)?,
             groups,
             superclasses: population.superclasses,
