@@ -132,7 +132,7 @@ fn a_partition_that_nobody_wants_any_more_is_given_up() {
 
 #[test]
 fn a_region_without_a_share_is_refused() {
-    let shares = json!([[0.5; 10], [0.0; 10]]);
+    let shares = json!([vec![0.5; 10], vec![0.0; 10]]);
     let setting = json!({"clients": 4, "regions": 2, "skew": "matrix", "shares": shares});
     let fault = make("regions", &labels("mnist"), setting).expect_err("region 1 is empty");
     assert_eq!(fault.what, "region 1 gets no sample: all its shares are 0");
