@@ -30,8 +30,7 @@ fn partition(stage: &Setup<'_>, data: &data::Facts) -> Vec<Breach> {
 
 fn model(stage: &Setup<'_>) -> Vec<Breach> {
     let Some(kind) = stage.word("kind") else { return Vec::new() };
-    let mut params = stage.params().to_map();
-    params.retain(|name, value| !["kind", "seed", "data"].contains(&name.as_str()) && !value.is_null());
+    let params = of_family(stage);
     let breaches = models::rules(kind, &params);
     let Some(facts) = stage.input("data").and_then(|data| facts(&data)).filter(|_| breaches.is_empty()) else { return breaches };
     if let Err(fault) = models::suits(kind, &params, facts.text) {
@@ -40,6 +39,13 @@ fn model(stage: &Setup<'_>) -> Vec<Breach> {
     // The words of a text are known when it is read.
     let Some(shape) = facts.shape.filter(|_| !facts.text) else { return breaches };
     models::build(kind, &params, shape, facts.classes).err().map(|fault| Breach::new("", fault)).into_iter().collect()
+}
+
+/// The parameters of a model's family: those of its stage without what every model has.
+fn of_family(model: &Setup<'_>) -> Map<String, Value> {
+    let mut params = model.params().to_map();
+    params.retain(|name, value| !["kind", "seed", "data"].contains(&name.as_str()) && !value.is_null());
+    params
 }
 
 /// What is known of a data set without its files.
@@ -51,8 +57,7 @@ fn facts(dataset: &Setup<'_>) -> Option<data::Facts> {
 fn keeps_statistics(train: &Setup<'_>) -> bool {
     let Some(model) = train.input("model") else { return false };
     let Some(kind) = model.word("kind") else { return false };
-    let mut params = model.params().to_map();
-    params.retain(|name, value| !["kind", "seed", "data"].contains(&name.as_str()) && !value.is_null());
+    let params = of_family(&model);
     let shape = model.input("data").and_then(|data| facts(&data)).and_then(|facts| facts.shape);
     models::keeps_statistics(kind, &params, shape).unwrap_or_default()
 }

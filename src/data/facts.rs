@@ -25,14 +25,11 @@ pub fn facts(name: &str, params: &Map<String, Value>) -> Option<Facts> {
         return None;
     }
     let word = |name: &str| params.get(name).and_then(Value::as_str);
-    let pictures = |channels, side, classes, samples| {
-        let shape = Some(Shape { channels, height: side, width: side });
-        Some(Facts { classes, shape, samples, text: false })
-    };
     let numbers = |channels, height, width, classes, samples| {
         let shape = Some(Shape { channels, height, width });
         Some(Facts { classes, shape, samples, text: false })
     };
+    let pictures = |channels, side, classes, samples| numbers(channels, side, side, classes, samples);
     let texts = |classes| Some(Facts { classes, shape: None, samples: None, text: true });
     let mut known = match name {
         "optdigits" => pictures(1, 8, 10, Some(5_620)),

@@ -101,7 +101,7 @@ fn values(page: &Page) -> Value {
                 }
             }
             context! {
-                id => section.table.heading.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>(),
+                id => format::slug(&section.table.heading.name),
                 title => section.table.title(),
                 families => families,
                 html => safe(format::fragment(&section.table, 2)),

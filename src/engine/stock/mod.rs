@@ -12,7 +12,6 @@ use super::network::Network;
 use super::ops::embedding::Embedding;
 use super::ops::{Op, Step};
 use super::params::Params;
-use super::precision::Precision;
 use super::real::Real;
 use super::run::Parts;
 use super::steps::Noise;
@@ -144,12 +143,6 @@ fn vector<D: Device<f32>>(device: &D, values: Vec<f32>) -> Vector<D> {
 
 fn matrix<D: Device<f32>>(device: &D, values: &[f32], rows: usize) -> Matrix<D> {
     TensorFromVec::<f32>::tensor_from_vec(device, values.to_vec(), (rows, values.len() / rows))
-}
-
-/// What keeps a network from running elsewhere; absent when nothing does.
-#[must_use]
-pub fn obstacle(net: &Network) -> Option<&'static str> {
-    (net.precision != Precision::F32).then_some("a lower precision")
 }
 
 impl<D: Device<f32>> Stock<D> {

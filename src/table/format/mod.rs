@@ -40,7 +40,7 @@ pub trait Format: Sync {
 }
 
 pub use html::{STYLE, fragment};
-pub use template::with_template;
+pub use template::{slug, with_template};
 
 /// Every format, in the order in which help lists them.
 pub const FORMATS: [&dyn Format; 8] =

@@ -43,7 +43,8 @@ pub(super) fn rendered(name: &str, template: &str, tables: &[Table]) -> Result<S
 }
 
 /// A name of nothing but letters, digits and dashes, as labels and identifiers take it.
-fn slug(text: &str) -> String {
+#[must_use]
+pub fn slug(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
