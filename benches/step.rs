@@ -57,7 +57,7 @@ fn serve() {
     }
 }
 
-/// One of the networks above, or `{"kind": ..., "params": {...}, "shape": [channels, height, width], "classes": ..., "words": ...}`.
+/// One of the networks above, or `{"kind": ..., "params": {...}, "shape": [channels, height, width], "classes": ..., "words": ..., "precision": "bf16"}`, without the last where it is single.
 fn network(name: &str) -> Arc<Network> {
     if name.starts_with('{') {
         return family(&serde_json::from_str(name).expect("a model as JSON"));
@@ -90,7 +90,8 @@ fn family(line: &Value) -> Arc<Network> {
     let [channels, height, width] = [0, 1, 2].map(|at| number(&line["shape"][at]));
     let kind = line["kind"].as_str().expect("a family");
     let params = line["params"].as_object().expect("a map");
-    Arc::new(models::build(kind, params, Shape { channels, height, width }, number(&line["classes"])).expect("a network that fits"))
+    let network = models::build(kind, params, Shape { channels, height, width }, number(&line["classes"])).expect("a network that fits");
+    Arc::new(if line["precision"] == "bf16" { network.with_precision(Precision::Bf16) } else { network })
 }
 
 /// A client in the middle of its epoch.

@@ -146,7 +146,10 @@ fn train(algorithms: &Algorithms) -> StageKind {
                 "precision",
                 Type::Choice(&[
                     ("f32", "single precision"),
-                    ("bf16", "factors rounded to bf16, forward and backward; sums and parameters stay in single precision"),
+                    (
+                        "bf16",
+                        "factors rounded to bf16, forward and backward, and multiplied by AVX-512 BF16 in dense layers where the CPU has it; sums and parameters stay in single precision",
+                    ),
                 ]),
                 "f32",
                 "Of what the products of the model's convolutions and dense layers are made; on the CPU only.",

@@ -29,7 +29,7 @@ Environment:
   PFLPIPE_CACHE  the folder of the store, as --cache
   PFLPIPE_DATA   folders with data sets, separated as in PATH, after those of --data
   PFLPIPE_ARRAY  the most that a packed array of numpy may unpack to [default: 2GiB]
-  PFLPIPE_CPU    portable, avx2, avx512 or neon instead of the best that the CPU has; results differ in the last digits
+  PFLPIPE_CPU    portable, avx2, avx512, avx512-bf16 or neon instead of the best that the CPU has; results differ in the last digits
   NO_COLOR       no color and no bars
 
 Example:

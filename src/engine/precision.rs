@@ -3,12 +3,13 @@
 //! With bf16, every factor of their products is rounded to 8 significant bits, forward and backward; sums, biases, normalisations, losses
 //! and the parameters themselves stay in single precision (Micikevicius et al., "Mixed Precision Training", ICLR 2018, with the format of
 //! Kalamkar et al., "A Study of BFLOAT16 for Deep Learning Training", 2019). A product of two such numbers is exact in single precision, so
-//! the kernels are the same, and so are the results on every CPU of a class.
+//! the kernels are the same; only dense layers have others where the CPU multiplies pairs of such numbers. Results are equal bit for bit on
+//! CPUs of a class that all have such products, or all have not.
 
 use super::network::Network;
 use super::ops::Op;
 use super::real::Real;
-use super::simd::{WithSimd, dispatch};
+use super::simd::{self, WithSimd, dispatch};
 use pulp::Simd;
 use serde::Deserialize;
 use std::ops::Range;
@@ -80,10 +81,21 @@ pub(super) fn factors(op: &Op) -> Option<(&Range<usize>, Option<&Range<usize>>)>
     }
 }
 
-/// Makes `weights` the parameters of the steps' products: flat as the parameters, weights rounded.
+/// Whether an operation's factors are multiplied as pairs, by the CPU's own products of bf16 numbers: it then rounds them itself.
+pub(super) fn pairs<F: Real>(op: &Op) -> bool {
+    matches!(op, Op::Linear { .. } | Op::Dense(_)) && F::singles(&mut []).is_some() && simd::pairs::multiplies()
+}
+
+/// Whether an operation's factors have to be rounded for it.
+pub(super) fn rounds<F: Real>(op: &Op) -> bool {
+    factors(op).is_some() && !pairs::<F>(op)
+}
+
+/// Makes `weights` the parameters of the steps' products: flat as the parameters, weights rounded. Those that are multiplied as pairs are
+/// left out.
 pub(super) fn round_weights<F: Real>(net: &Network, steps: Range<usize>, params: &[F], weights: &mut Vec<F>) {
     weights.resize(params.len(), F::ZERO);
-    for (weight, bias) in net.steps[steps].iter().filter_map(|step| factors(&step.op)) {
+    for (weight, bias) in net.steps[steps].iter().filter(|step| !pairs::<F>(&step.op)).filter_map(|step| factors(&step.op)) {
         round(&params[weight.clone()], &mut weights[weight.clone()]);
         if let Some(bias) = bias {
             weights[bias.clone()].copy_from_slice(&params[bias.clone()]);

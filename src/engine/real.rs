@@ -58,6 +58,10 @@ pub trait Real:
     fn normal_share(self) -> Self;
     /// The nearest number with 8 significant bits, of two the even one; a double is made single first.
     fn bf16(self) -> Self;
+    /// The same number as the upper half of the bits of a single; the lower half is 0.
+    fn bf16_bits(self) -> u32;
+    /// The numbers, if they are single.
+    fn singles(values: &mut [Self]) -> Option<&mut [f32]>;
     /// The greater of two values; the other one where one is NaN.
     fn max(self, other: Self) -> Self;
     /// The lesser of two values; the other one where one is NaN.
@@ -69,7 +73,7 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($float:ty, $exp:path, $tanh:path, $normal_share:path, $bf16:path) => {
+    ($float:ty, $exp:path, $tanh:path, $normal_share:path, $bf16:path, $singles:expr) => {
         impl Real for $float {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -123,6 +127,14 @@ macro_rules! real {
                 $bf16(self)
             }
             #[inline(always)]
+            fn bf16_bits(self) -> u32 {
+                ($bf16(self) as f32).to_bits()
+            }
+            #[inline(always)]
+            fn singles(values: &mut [Self]) -> Option<&mut [f32]> {
+                $singles(values)
+            }
+            #[inline(always)]
             fn max(self, other: Self) -> Self {
                 <$float>::max(self, other)
             }
@@ -142,8 +154,8 @@ macro_rules! real {
     };
 }
 
-real!(f32, elementary::exp, elementary::tanh, elementary::normal_share, precision::bf16);
-real!(f64, f64::exp, f64::tanh, normal_share, bf16);
+real!(f32, elementary::exp, elementary::tanh, elementary::normal_share, precision::bf16, Some);
+real!(f64, f64::exp, f64::tanh, normal_share, bf16, |_| None);
 
 #[inline(always)]
 fn bf16(value: f64) -> f64 {

@@ -4,6 +4,7 @@
 //! take turns; a value with other readers has a place of its own where their gradients are added up ([`Collected`]). Buffers only
 //! grow: once a network and a batch size were seen, a step allocates nothing.
 
+use super::kernels::pairs::Laid;
 use super::kernels::{Entries, Statistics, Taps, Tiles, reserve};
 use super::network::Network;
 use super::ops::{self, Backward, Forward};
@@ -63,6 +64,7 @@ pub(super) struct Scratch<F> {
     pub turned: Vec<F>,
     pub plane: Vec<F>,
     pub tiles: Tiles<F>,
+    pub laid: Laid,
     pub taps: Taps,
     pub entries: Entries<F>,
     /// The gradient of a padded image.
@@ -179,7 +181,7 @@ impl<F: Real> Record<F> {
             let values = Values { input: &self.input, kept: before };
             let (mut x, mut factors) = (values.get(step.from), params);
             let mut rounded = std::mem::take(&mut after[0].rounded);
-            if rounds && precision::factors(&step.op).is_some() {
+            if rounds && precision::rounds::<F>(&step.op) {
                 reserve(&mut rounded, rows * step.inputs);
                 precision::round(&x[..rows * step.inputs], &mut rounded);
                 (x, factors) = (&rounded, &self.weights);
@@ -196,6 +198,7 @@ impl<F: Real> Record<F> {
                     params: factors,
                     buffers,
                     recording,
+                    pairs: rounds && precision::pairs::<F>(&step.op),
                     kept: &mut after[0],
                     scratch,
                 },
@@ -231,9 +234,12 @@ impl<F: Real> Record<F> {
             let down = step.from > first || input_gradient;
             let (mut x, mut factors) = (Values { input: &self.input, kept: before }.get(step.from), params);
             let rounded = std::mem::take(&mut after[0].rounded);
+            let pairs = net.precision == Precision::Bf16 && precision::pairs::<F>(&step.op);
             if net.precision == Precision::Bf16 && precision::factors(&step.op).is_some() {
                 precision::round_here(&mut scratch.gradient[..rows * step.outputs]);
-                (x, factors) = (&rounded, &self.weights);
+                if !pairs {
+                    (x, factors) = (&rounded, &self.weights);
+                }
             }
             ops::backward(
                 step,
@@ -245,6 +251,7 @@ impl<F: Real> Record<F> {
                     params: factors,
                     gradient: gradient.as_deref_mut(),
                     down: down && !step.op.spreads(),
+                    pairs,
                     kept: &mut after[0],
                     scratch,
                 },

@@ -145,7 +145,7 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     /// - `receive`, where all receive, depends on the server and on what is `kept` only, draws nothing, and changes nothing `kept`;
     /// - `before_evaluation` leaves nothing behind that outlasts the evaluation;
     /// - `evaluation_effect` does the same however often it is applied, and does not look at parameters;
-    /// - the other hooks look at no client outside the cohort.
+    /// - the other hooks look at no client outside the cohort, and after its upload at no client at all.
     ///
     /// Results do not depend on it, if that is so.
     fn rests(&self) -> bool {

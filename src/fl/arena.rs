@@ -130,13 +130,18 @@ impl<'a, A: Algorithm> Arena<'a, A> {
     /// The fault of the first client in id order that has one.
     pub fn train(&mut self, algorithm: &A) -> Outcome<Vec<Uploaded<A::Upload>>> {
         let ids = self.ids(algorithm.trains());
+        let (world, resting) = (self.world, self.resting);
         let uploads = self.each(&ids, |trainer, server, client| {
             algorithm.local_update(trainer, server, client)?;
             if trainer.position().is_none() {
                 return Ok(None);
             }
             let extra = algorithm.upload(trainer, server, client)?;
-            Ok(Some(Uploaded { client: client.id, samples: trainer.samples(), weight: 0.0, model: client.model.clone(), extra }))
+            let upload = Uploaded { client: client.id, samples: trainer.samples(), weight: 0.0, model: client.model.clone(), extra };
+            if resting.soon {
+                resting.lay_down(algorithm, &world.initial, client)?;
+            }
+            Ok(Some(upload))
         })?;
         Ok(uploads.into_iter().flatten().collect())
     }

@@ -16,7 +16,7 @@ pub enum Work {
     Aggregate,
     /// Measuring.
     Evaluate,
-    /// Putting clients to rest.
+    /// Putting clients to rest, but for those that rest as soon as they have sent, which belongs to their training.
     Rest,
     /// Taking checkpoints, with what the monitor does to keep them.
     Checkpoint,

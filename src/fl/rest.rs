@@ -9,7 +9,7 @@ use super::checkpoint::visit_client;
 use super::footprint::{Empty, Weigh};
 use super::parties::Client;
 use super::round::Monitor;
-use super::shelf::{Shelf, Slot};
+use super::shelf::{Sheet, Shelf, Slot};
 use super::state::{Load, Save};
 use super::world::World;
 use crate::base::Outcome;
@@ -49,6 +49,8 @@ impl Rest {
 pub(super) struct Resting {
     /// Whether clients rest at all.
     pub(super) active: bool,
+    /// Whether they rest as soon as they have sent: nothing in the rest of a round looks at what is not `kept`.
+    pub(super) soon: bool,
     shelf: Option<Shelf>,
     limit: u64,
     held: AtomicU64,
@@ -60,8 +62,10 @@ impl Resting {
         let whole = world.layout().entries.iter().all(|entry| algorithm.kept(entry));
         let early = algorithm.evaluates() == When::BeforeReceive && !whole;
         let active = algorithm.rests() && algorithm.trains() != Who::All && !early && !monitor.inspects();
+        // A model that is kept whole is shared with its upload, and would be weighed as if half of it stayed.
+        let soon = active && !whole && algorithm.evaluates() != When::AfterTraining;
         let shelf = if active && world.memory.is_some() { monitor.shelf()?.map(Shelf::new) } else { None };
-        Ok(Self { active, shelf, limit: world.memory.unwrap_or(u64::MAX), held: AtomicU64::new(0) })
+        Ok(Self { active, soon, shelf, limit: world.memory.unwrap_or(u64::MAX), held: AtomicU64::new(0) })
     }
 
     /// Makes a client whole again, but for what it still has to receive. With `copy`, it is a copy that is used once and dropped: the
@@ -103,7 +107,7 @@ impl Resting {
         Ok(())
     }
 
-    /// Puts a client to rest after its use.
+    /// Puts a client to rest after its use. What is counted of its participation may still change.
     pub(super) fn lay_down<A: Algorithm>(&self, algorithm: &A, template: &Model, client: &mut Client<A::Client>) -> Outcome<()> {
         let untouched = client.model.params.ptr_eq(&template.params);
         let net = client.model.net.clone();
@@ -123,9 +127,13 @@ impl Resting {
             return Ok(());
         };
         self.held.fetch_sub(weight, Ordering::Relaxed);
-        let mut save = Save::new(template);
-        visit_client(algorithm, client, &mut save);
-        let slot = shelf.put(&save.bytes).at(|| format!("client {}", client.id))?;
+        // Names and lengths take less than an eighth of vectors that are worth writing.
+        let sheet = Sheet::with_room((weight + weight / 8) as usize).append(|bytes| {
+            let mut save = Save::after(template, bytes);
+            visit_client(algorithm, client, &mut save);
+            save.bytes
+        });
+        let slot = shelf.put(sheet).at(|| format!("client {}", client.id))?;
         visit_client(algorithm, client, &mut Empty::new(template));
         client.rest.away = Some(slot);
         Ok(())
@@ -153,12 +161,14 @@ impl Resting {
         Ok(bytes(&mut copy))
     }
 
-    /// Brings the numbers of a client back from the shelf, where they stay.
+    /// Brings the numbers of a client back from the shelf, where they stay. What is counted of it never left.
     fn fetch<A: Algorithm>(&self, algorithm: &A, template: &Model, client: &mut Client<A::Client>) -> Outcome<()> {
         let Some((slot, shelf)) = client.rest.away.as_ref().zip(self.shelf.as_ref()) else { return Ok(()) };
-        let bytes = shelf.get(slot).at(|| format!("client {}", client.id))?;
-        let mut load = Load::new(template, &bytes);
+        let sheet = shelf.get(slot).at(|| format!("client {}", client.id))?;
+        let (participations, seconds) = (client.participations, client.seconds);
+        let mut load = Load::new(template, sheet.content());
         visit_client(algorithm, client, &mut load);
+        (client.participations, client.seconds) = (participations, seconds);
         load.finish().at(|| format!("client {}", client.id))
     }
 }

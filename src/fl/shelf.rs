@@ -1,12 +1,52 @@
 //! A file in which states of clients lie while memory is scarce: written at a free place, read back verified.
 //!
-//! It has no name, so that the system frees it when the process ends, however it ends.
+//! It has no name, so that the system frees it when the process ends, however it ends. Where the system can, states go to the disk past its
+//! cache of files: what is here is here because memory is scarce, and making room for it there takes as long as a training step.
 
 use crate::base::{Digest, Fault, FaultKind, Outcome};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+/// Places, their lengths, and the buffers that are written there are multiples of it: what goes past the cache has to be.
+const PAGE: usize = 4096;
+
+/// Bytes that begin at a page.
+#[derive(Debug)]
+pub(super) struct Sheet {
+    bytes: Vec<u8>,
+    /// Bytes before the first page.
+    skip: usize,
+}
+
+impl Sheet {
+    /// An empty one with room for so many bytes.
+    pub(super) fn with_room(len: usize) -> Self {
+        let mut bytes: Vec<u8> = Vec::with_capacity(len.next_multiple_of(PAGE) + PAGE);
+        let skip = bytes.as_ptr().align_offset(PAGE).min(PAGE);
+        bytes.resize(skip, 0);
+        Self { bytes, skip }
+    }
+    /// Lets `write` append to it.
+    pub(super) fn append(self, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
+        Self { bytes: write(self.bytes), ..self }
+    }
+    /// What was appended.
+    pub(super) fn content(&self) -> &[u8] {
+        self.bytes.get(self.skip..).unwrap_or_default()
+    }
+    /// Fills the last page up, and moves everything to where a page begins if it had to grow.
+    fn fill(&mut self) {
+        self.bytes.resize(self.skip + self.content().len().next_multiple_of(PAGE), 0);
+        if self.content().as_ptr().align_offset(PAGE) != 0 {
+            let mut fresh = Self::with_room(self.content().len());
+            fresh.bytes.extend_from_slice(self.content());
+            *self = fresh;
+        }
+    }
+}
 
 /// Where something lies, and what it was.
 #[derive(Clone, Debug)]
@@ -22,6 +62,8 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Shelf {
     file: File,
+    /// Whether reads and writes go past the system's cache.
+    direct: AtomicBool,
     places: Mutex<Places>,
 }
 
@@ -53,17 +95,20 @@ impl Places {
 
 impl Shelf {
     pub(super) fn new(file: File) -> Self {
-        Self { file, places: Mutex::default() }
+        let direct = past_the_cache(&file, true);
+        Self { file, direct: AtomicBool::new(direct), places: Mutex::default() }
     }
 
-    /// Keeps bytes.
+    /// Keeps what was appended to the sheet.
     ///
     /// # Errors
     /// A storage fault: the disk is full or fails.
-    pub(super) fn put(&self, bytes: &[u8]) -> Outcome<Slot> {
-        let (start, room) = self.places().take(bytes.len() as u64);
-        let slot = Slot { start, len: bytes.len(), room, digest: Digest::of(bytes) };
-        match write_at(&self.file, bytes, start) {
+    pub(super) fn put(&self, mut sheet: Sheet) -> Outcome<Slot> {
+        let (len, digest) = (sheet.content().len(), Digest::of(sheet.content()));
+        sheet.fill();
+        let (start, room) = self.places().take(sheet.content().len() as u64);
+        let slot = Slot { start, len, room, digest };
+        match self.attempt(|| write_at(&self.file, sheet.content(), start)) {
             Ok(()) => Ok(slot),
             Err(error) => {
                 self.free(slot);
@@ -76,14 +121,28 @@ impl Shelf {
     ///
     /// # Errors
     /// A storage fault: it cannot be read, or is not what was written.
-    pub(super) fn get(&self, slot: &Slot) -> Outcome<Vec<u8>> {
-        let mut bytes = vec![0; slot.len];
-        read_at(&self.file, &mut bytes, slot.start).map_err(|error| fault("read back", &error))?;
-        if Digest::of(&bytes) != slot.digest {
+    pub(super) fn get(&self, slot: &Slot) -> Outcome<Sheet> {
+        let mut sheet = Sheet::with_room(slot.len);
+        let Sheet { bytes, skip } = &mut sheet;
+        bytes.resize(*skip + slot.len.next_multiple_of(PAGE), 0);
+        self.attempt(|| read_at(&self.file, &mut bytes[*skip..], slot.start)).map_err(|error| fault("read back", &error))?;
+        bytes.truncate(*skip + slot.len);
+        if Digest::of(sheet.content()) != slot.digest {
             return Err(Fault::storage("a client's state in the store's `tmp/` is not what was written there")
                 .help("run the pipeline again; if it comes back, check the disk"));
         }
-        Ok(bytes)
+        Ok(sheet)
+    }
+
+    /// Reads or writes, with the system's cache from now on if it turns out that the disk wants other pages than ours.
+    fn attempt(&self, mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+        match work() {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput && self.direct.swap(false, Ordering::Relaxed) => {
+                past_the_cache(&self.file, false);
+                work()
+            }
+            done => done,
+        }
     }
 
     /// Gives a place back.
@@ -94,6 +153,21 @@ impl Shelf {
     fn places(&self) -> std::sync::MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Lets reads and writes go past the system's cache, or not; whether they do now.
+#[cfg(target_os = "linux")]
+fn past_the_cache(file: &File, wanted: bool) -> bool {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    fcntl_getfl(file).is_ok_and(|mut flags| {
+        flags.set(OFlags::DIRECT, wanted);
+        fcntl_setfl(file, flags).is_ok() && wanted
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn past_the_cache(_: &File, _: bool) -> bool {
+    false
 }
 
 fn fault(tried: &str, error: &io::Error) -> Fault {
@@ -128,24 +202,58 @@ fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn sheet(content: &[u8]) -> Sheet {
+        Sheet::with_room(content.len()).append(|mut bytes| {
+            bytes.extend_from_slice(content);
+            bytes
+        })
+    }
+
     #[test]
     fn what_is_put_comes_back_and_places_are_used_again() {
         let shelf = Shelf::new(tempfile::tempfile().expect("a temporary file"));
-        let first = shelf.put(&[1; 100]).expect("writable");
-        let second = shelf.put(&[2; 80]).expect("writable");
-        assert_eq!((shelf.get(&first).expect("there"), shelf.get(&second).expect("there")), (vec![1; 100], vec![2; 80]));
+        let put = |value: u8, len: usize| shelf.put(sheet(&vec![value; len])).expect("writable");
+        let holds = |slot: &Slot, value: u8, len: usize| shelf.get(slot).expect("there").content() == vec![value; len];
+        let (first, second) = (put(1, 5000), put(2, PAGE));
+        assert!(holds(&first, 1, 5000) && holds(&second, 2, PAGE));
         shelf.free(first);
-        let third = shelf.put(&[3; 90]).expect("writable");
-        assert_eq!((third.start, third.room), (0, 100));
-        assert_eq!(shelf.put(&[4; 90]).expect("writable").start, 180);
-        assert_eq!((shelf.get(&third).expect("there"), shelf.get(&second).expect("there")), (vec![3; 90], vec![2; 80]));
+        let third = put(3, 4500);
+        assert_eq!((third.start, third.room), (0, 2 * PAGE as u64));
+        assert_eq!(put(4, 1).start, 3 * PAGE as u64);
+        assert!(holds(&third, 3, 4500) && holds(&second, 2, PAGE));
+    }
+
+    #[test]
+    fn a_sheet_that_had_to_grow_begins_at_a_page_again() {
+        let mut grown = Sheet::with_room(1).append(|mut bytes| {
+            bytes.extend((0..100_000).map(|i| i as u8));
+            bytes
+        });
+        let content = grown.content().to_vec();
+        grown.fill();
+        assert_eq!(grown.content().as_ptr().align_offset(PAGE), 0);
+        assert_eq!((&grown.content()[..100_000], grown.content().len() % PAGE), (&content[..], 0));
+    }
+
+    #[test]
+    fn a_disk_with_other_pages_is_read_and_written_through_the_cache() {
+        let shelf = Shelf::new(tempfile::tempfile().expect("a temporary file"));
+        shelf.direct.store(true, Ordering::Relaxed);
+        let mut tries = 0;
+        let done = shelf.attempt(|| {
+            tries += 1;
+            if tries == 1 { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(()) }
+        });
+        assert!(done.is_ok() && tries == 2 && !shelf.direct.load(Ordering::Relaxed));
+        assert!(shelf.attempt(|| Err(io::ErrorKind::InvalidInput.into())).is_err(), "there is no third way");
     }
 
     #[cfg(unix)]
     #[test]
     fn damage_is_noticed() {
         let shelf = Shelf::new(tempfile::tempfile().expect("a temporary file"));
-        let slot = shelf.put(&[7; 64]).expect("writable");
+        let slot = shelf.put(sheet(&[7; 64])).expect("writable");
+        past_the_cache(&shelf.file, false);
         write_at(&shelf.file, &[8], 5).expect("writable");
         assert!(shelf.get(&slot).expect_err("changed").what.contains("not what was written"));
     }
@@ -154,7 +262,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_a_fault_with_help() {
         let shelf = Shelf::new(File::options().read(true).write(true).open("/dev/full").expect("there on Linux"));
-        let fault = shelf.put(&[1; 10]).expect_err("always full");
+        let fault = shelf.put(sheet(&[1; 10])).expect_err("always full");
         assert!(fault.help.is_some_and(|help| help.contains("--memory")), "{}", fault.what);
     }
 }

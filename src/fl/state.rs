@@ -249,6 +249,10 @@ impl<'a> Save<'a> {
     pub fn new(template: &'a Model) -> Self {
         Self { template, bytes: Vec::new() }
     }
+    /// Starts behind bytes that are there.
+    pub(super) fn after(template: &'a Model, bytes: Vec<u8>) -> Self {
+        Self { template, bytes }
+    }
     fn leaf(&mut self, name: &str, kind: u8, length: usize) {
         self.bytes.extend((name.len() as u32).to_le_bytes());
         self.bytes.extend(name.as_bytes());
@@ -257,11 +261,12 @@ impl<'a> Save<'a> {
     }
     fn floats(&mut self, name: &str, floats: &[f32]) {
         self.leaf(name, b'v', floats.len());
-        // In chunks of known length this is a copy of memory; byte by byte it would take longer than a training step.
-        let start = self.bytes.len();
-        self.bytes.resize(start + 4 * floats.len(), 0);
-        for (place, value) in self.bytes[start..].as_chunks_mut::<4>().0.iter_mut().zip(floats) {
-            *place = value.to_le_bytes();
+        self.bytes.reserve(4 * floats.len());
+        // In blocks of known length this is a copy of memory; byte by byte it would take longer than a training step.
+        let mut block = [[0; 4]; 1024];
+        for floats in floats.chunks(block.len()) {
+            block.iter_mut().zip(floats).for_each(|(place, value)| *place = value.to_le_bytes());
+            self.bytes.extend_from_slice(block[..floats.len()].as_flattened());
         }
     }
 }

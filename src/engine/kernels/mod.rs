@@ -11,6 +11,7 @@ mod conv_back;
 mod descent;
 mod linear;
 mod norm;
+pub(super) mod pairs;
 mod pool;
 mod sums;
 mod taps;

@@ -2,7 +2,7 @@
 
 use super::{Backward, Forward, Op, Step, split};
 use crate::base::{Fault, Outcome};
-use crate::engine::kernels::{LinearBackward, LinearForward};
+use crate::engine::kernels::{LinearBackward, LinearForward, pairs};
 use crate::engine::layout::{Init, Order};
 use crate::engine::network::Shape;
 use crate::engine::plan::{Builder, positive};
@@ -25,33 +25,48 @@ pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, out: usize, bia
 }
 
 pub(super) fn forward<F: Real>(step: &Step, weight: &Range<usize>, bias: Option<&Range<usize>>, pass: &mut Forward<'_, F>) {
-    dispatch(LinearForward {
-        rows: pass.rows,
-        inputs: step.inputs,
-        outputs: step.outputs,
-        x: pass.x,
-        weight: &pass.params[weight.clone()],
-        bias: bias.map(|bias| &pass.params[bias.clone()]),
-        relu: pass.relu,
-        y: &mut pass.kept.value,
-        padded: &mut pass.scratch.padded,
-    });
+    let rows = Rows { positions: 1, inputs: step.inputs, outputs: step.outputs, weight, bias };
+    rows.forward(pass.relu, pass);
 }
 
 pub(super) fn backward<F: Real>(step: &Step, weight: &Range<usize>, bias: Option<&Range<usize>>, pass: &mut Backward<'_, F>) {
-    let (d_weight, d_bias) = split(pass.gradient.as_deref_mut(), weight, bias);
-    let scratch = &mut *pass.scratch;
-    dispatch(LinearBackward {
-        rows: pass.rows,
-        inputs: step.inputs,
-        outputs: step.outputs,
-        x: pass.x,
-        weight: &pass.params[weight.clone()],
-        d_y: &scratch.gradient,
-        d_weight,
-        d_bias,
-        d_x: pass.down.then_some(&mut scratch.next),
-        padded: &mut scratch.padded,
-        turned: &mut scratch.turned,
-    });
+    Rows { positions: 1, inputs: step.inputs, outputs: step.outputs, weight, bias }.backward(pass);
+}
+
+/// A dense layer on each of some positions of every sample.
+pub(super) struct Rows<'a> {
+    pub positions: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+    pub weight: &'a Range<usize>,
+    pub bias: Option<&'a Range<usize>>,
+}
+
+impl Rows<'_> {
+    pub fn forward<F: Real>(&self, relu: bool, pass: &mut Forward<'_, F>) {
+        let &Self { positions, inputs, outputs, .. } = self;
+        let rows = pass.rows * positions;
+        let (weight, bias) = (&pass.params[self.weight.clone()], self.bias.map(|bias| &pass.params[bias.clone()]));
+        let (x, y, scratch) = (pass.x, &mut pass.kept.value, &mut *pass.scratch);
+        if pass.pairs {
+            pairs::forward(pairs::Shape { rows, inputs, outputs }, x, weight, bias, relu, y, &mut scratch.laid);
+        } else {
+            dispatch(LinearForward { rows, inputs, outputs, x, weight, bias, relu, y, padded: &mut scratch.padded });
+        }
+    }
+    pub fn backward<F: Real>(&self, pass: &mut Backward<'_, F>) {
+        let &Self { positions, inputs, outputs, .. } = self;
+        let rows = pass.rows * positions;
+        let (d_weight, d_bias) = split(pass.gradient.as_deref_mut(), self.weight, self.bias);
+        let scratch = &mut *pass.scratch;
+        let (x, weight, d_y) = (pass.x, &pass.params[self.weight.clone()], &scratch.gradient[..]);
+        let d_x = pass.down.then_some(&mut scratch.next[..]);
+        if pass.pairs {
+            let shape = pairs::Shape { rows, inputs, outputs };
+            pairs::Backward { shape, x, weight, d_y, d_weight, d_bias, d_x, positions: positions > 1 }.run(&mut scratch.laid);
+        } else {
+            let (padded, turned) = (&mut scratch.padded, &mut scratch.turned);
+            dispatch(LinearBackward { rows, inputs, outputs, x, weight, d_y, d_weight, d_bias, d_x, padded, turned });
+        }
+    }
 }

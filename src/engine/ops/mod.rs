@@ -130,6 +130,8 @@ pub(super) struct Forward<'a, F> {
     pub buffers: &'a mut Buffers<F>,
     /// Whether statistics of the batch are used and recorded.
     pub recording: bool,
+    /// Whether factors are multiplied as pairs of bf16 numbers.
+    pub pairs: bool,
     /// Its own memory; `value` has room for the output.
     pub kept: &'a mut Kept<F>,
     pub scratch: &'a mut Scratch<F>,
@@ -148,6 +150,8 @@ pub(super) struct Backward<'a, F> {
     pub gradient: Option<&'a mut [F]>,
     /// Whether the input's gradient is wanted.
     pub down: bool,
+    /// As on the way forward.
+    pub pairs: bool,
     pub kept: &'a mut Kept<F>,
     pub scratch: &'a mut Scratch<F>,
 }

@@ -1,14 +1,14 @@
 //! What works on each position of a sequence, an image of height 1, by itself: a dense layer, the signs of places, and the choice of
 //! one position.
 
-use super::{Backward, Forward, Op, split};
+use super::linear::Rows;
+use super::{Backward, Forward, Op};
 use crate::base::{Fault, Outcome};
-use crate::engine::kernels::{LinearBackward, LinearForward, reserve};
+use crate::engine::kernels::reserve;
 use crate::engine::layout::{Init, Order};
 use crate::engine::network::Shape;
 use crate::engine::plan::{Builder, positive};
 use crate::engine::real::Real;
-use crate::engine::simd::dispatch;
 use std::ops::Range;
 
 /// A dense layer with the same weights at every position.
@@ -34,35 +34,18 @@ pub(in crate::engine) fn plan_dense(builder: &mut Builder, name: &str, out: usiz
 }
 
 pub(super) fn forward<F: Real>(dense: &Dense, pass: &mut Forward<'_, F>) {
-    dispatch(LinearForward {
-        rows: pass.rows * dense.positions,
-        inputs: dense.inputs,
-        outputs: dense.outputs,
-        x: pass.x,
-        weight: &pass.params[dense.weight.clone()],
-        bias: dense.bias.as_ref().map(|bias| &pass.params[bias.clone()]),
-        relu: false,
-        y: &mut pass.kept.value,
-        padded: &mut pass.scratch.padded,
-    });
+    dense.rows().forward(false, pass);
 }
 
 pub(super) fn backward<F: Real>(dense: &Dense, pass: &mut Backward<'_, F>) {
-    let (d_weight, d_bias) = split(pass.gradient.as_deref_mut(), &dense.weight, dense.bias.as_ref());
-    let scratch = &mut *pass.scratch;
-    dispatch(LinearBackward {
-        rows: pass.rows * dense.positions,
-        inputs: dense.inputs,
-        outputs: dense.outputs,
-        x: pass.x,
-        weight: &pass.params[dense.weight.clone()],
-        d_y: &scratch.gradient,
-        d_weight,
-        d_bias,
-        d_x: pass.down.then_some(&mut scratch.next),
-        padded: &mut scratch.padded,
-        turned: &mut scratch.turned,
-    });
+    dense.rows().backward(pass);
+}
+
+impl Dense {
+    fn rows(&self) -> Rows<'_> {
+        let &Self { inputs, outputs, positions, ref weight, ref bias } = self;
+        Rows { positions, inputs, outputs, weight, bias: bias.as_ref() }
+    }
 }
 
 /// A scale, and a fixed number added to each element by its position: sines and cosines of falling frequency.

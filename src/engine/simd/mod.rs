@@ -3,6 +3,7 @@
 //! The instruction set is chosen at run time, by hand with `PFLPIPE_CPU`. What the kernels compute is none of its business; `kernels` says that.
 
 mod aligned;
+pub mod pairs;
 
 pub use aligned::Aligned;
 pub use pulp::WithSimd;
@@ -14,7 +15,7 @@ pub const CHOICE: &str = "PFLPIPE_CPU";
 
 /// The instruction sets for this kind of machine.
 #[cfg(target_arch = "x86_64")]
-const NAMES: [&str; 3] = ["portable", "avx2", "avx512"];
+const NAMES: [&str; 4] = ["portable", "avx2", "avx512", pairs::NAME];
 #[cfg(target_arch = "aarch64")]
 const NAMES: [&str; 2] = ["portable", "neon"];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -40,6 +41,8 @@ pub fn chosen() -> Result<Arch, String> {
         "avx2" => pulp::x86::V3::try_new().map(Arch::V3),
         #[cfg(target_arch = "x86_64")]
         "avx512" => pulp::x86::V4::try_new().map(Arch::V4),
+        #[cfg(target_arch = "x86_64")]
+        pairs::NAME => pulp::x86::V4::try_new().filter(|_| pairs::available()).map(Arch::V4),
         #[cfg(target_arch = "aarch64")]
         "neon" => pulp::aarch64::Neon::try_new().map(Arch::Neon),
         _ => return Err(format!("{CHOICE} is `{name}`, but must be one of {}", NAMES.map(|name| format!("`{name}`")).join(", "))),
@@ -47,7 +50,7 @@ pub fn chosen() -> Result<Arch, String> {
     found.ok_or_else(|| format!("{CHOICE} is `{name}`, but this CPU does not have it"))
 }
 
-/// The name of the class of CPU whose results are equal bit for bit: `portable`, or lanes of `f32` and how products are added.
+/// The name of the class of CPU whose results in single precision are equal bit for bit: `portable`, or lanes of `f32` and how products are added.
 #[must_use]
 pub fn cpu_class() -> &'static str {
     struct Name;
