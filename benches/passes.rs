@@ -4,7 +4,8 @@
 //! data folder (`PFLPIPE_DATA` or `../shared/data`) has them, else noise of their shape. For each algorithm: the samples that go forward
 //! and backward in its second round, in units of the training set; the processor seconds of that round on one thread; and these divided
 //! by what FedAvg takes for as many passes, where at most 1.3 is aimed at. A pass forward without a way back counts what it is
-//! measured to cost; small modules of an algorithm are no passes. Last, the seconds on two threads beside PFLlib's, which were taken on
+//! measured to cost, and a pass through an algorithm's own dense layers what a multi-layer perceptron (512, 1024, 512) is measured to cost
+//! for each weight; `modules` is their share of the expected time, without which the cost would be higher by as much. Last, the seconds on two threads beside PFLlib's, which were taken on
 //! another machine with two cores: they say about where ours stand, no more. Arguments choose algorithms by name.
 //!
 //! What costs most beside the passes: in APPLE the mix of all N models in every batch, in FedKD singular values of every upload and a map of
@@ -15,7 +16,8 @@ use pflpipe::algorithms;
 use pflpipe::base::random::{Purpose, stream, unit};
 use pflpipe::base::threads::Budget;
 use pflpipe::data::{self, Bytes, Client, Dataset, Origin, Samples, Shape};
-use pflpipe::engine::{Engine, Model};
+use pflpipe::engine::update::sgd;
+use pflpipe::engine::{self, Engine, Layer, Model, Network, Parts};
 use pflpipe::fl::{History, Monitor, Seeded, Settings, World};
 use pflpipe::models;
 use pflpipe::spec::catalog::Default;
@@ -68,6 +70,8 @@ struct Round {
     wall: f64,
     forward: f64,
     backward: f64,
+    /// Rows times weights of the algorithm's own layers.
+    modules: f64,
 }
 
 /// Looks at the clocks and the meter after each round, and stops after the last.
@@ -75,13 +79,14 @@ struct Watch<'a> {
     world: &'a World,
     last: u64,
     done: Cell<u64>,
-    marks: Vec<(f64, Instant, u64, u64)>,
+    marks: Vec<(f64, Instant, [u64; 3])>,
 }
 
 impl Monitor for Watch<'_> {
     fn progress(&mut self, done: u64, _: u64, _: &History) {
         self.done.set(done);
-        self.marks.push((busy(), Instant::now(), self.world.meter.forward(), self.world.meter.backward()));
+        let meter = &self.world.meter;
+        self.marks.push((busy(), Instant::now(), [meter.forward(), meter.backward(), meter.modules()]));
     }
     fn stopping(&self) -> bool {
         self.done.get() == self.last
@@ -136,7 +141,8 @@ impl Bench {
         // It is stopped, or it diverged.
         let _ = algorithm.simulate(&world, &mut watch);
         let [.., a, b] = &watch.marks[..] else { panic!("two rounds of {name} without divergence") };
-        Round { busy: b.0 - a.0, wall: (b.1 - a.1).as_secs_f64(), forward: (b.2 - a.2) as f64, backward: (b.3 - a.3) as f64 }
+        let [forward, backward, modules] = [0, 1, 2].map(|i| (b.2[i] - a.2[i]) as f64);
+        Round { busy: b.0 - a.0, wall: (b.1 - a.1).as_secs_f64(), forward, backward, modules }
     }
     /// Processor seconds of one sample forward.
     fn forward(&self) -> f64 {
@@ -154,6 +160,28 @@ impl Bench {
         }
         fastest
     }
+}
+
+/// Processor seconds of one row through one weight of dense layers: forward, back, and a step, at batch 10.
+fn module() -> f64 {
+    let layers = vec![Layer::linear("a", 1024), Layer::Relu, Layer::linear("b", 512)];
+    let net = Arc::new(Network::build(engine::Shape::vector(512), layers, 2).expect("a network that fits"));
+    let mut model = Model::init(net, &mut stream(4, Purpose::Initialisation, 0, 0, 0));
+    let mut engine = Engine::<f32>::new();
+    let (x, d_y, mut gradient) = (vec![0.5; 5120], vec![0.01; 5120], vec![0.0; model.params.len()]);
+    let mut fastest = f64::INFINITY;
+    for _ in 0..5 {
+        let begun = busy();
+        for _ in 0..20 {
+            gradient.fill(0.0);
+            engine.forward(0, &mut model, &x, 10).expect("the rows fit");
+            engine.backward(0, &model, Some(&d_y), None, Parts::All, &mut gradient).expect("after forward");
+            let all = 0..gradient.len();
+            sgd(&mut model.params, &gradient, 1e-6, all, &[]);
+        }
+        fastest = fastest.min((busy() - begun) / 200.0);
+    }
+    fastest / model.params.len() as f64
 }
 
 fn images() -> Arc<Dataset> {
@@ -182,7 +210,7 @@ fn main() {
     let reference = || bench.round("fedavg", 1, 70).busy / (CLIENTS * 70) as f64;
     let mut before = reference();
     let mut over = Vec::new();
-    println!("algorithm    forward backward  seconds  of FedAvg's a pass   2 threads   PFLlib elsewhere   PFLlib / ours");
+    println!("algorithm    forward backward  modules  seconds  of FedAvg's a pass   2 threads   PFLlib elsewhere   PFLlib / ours");
     for entry in algorithms::all().iter() {
         let name = entry.description.name;
         if !wanted(name) {
@@ -193,8 +221,11 @@ fn main() {
         let after = reference();
         let whole = before.min(after);
         before = after;
-        let ratio = round.busy / (round.backward * whole + (round.forward - round.backward) * forward);
-        print!("{name:12} {:7.2} {:8.2} {:8.3} {ratio:12.2}", round.forward / samples, round.backward / samples, round.busy);
+        let modules = if round.modules > 0.0 { round.modules * module() } else { 0.0 };
+        let expected = round.backward * whole + (round.forward - round.backward) * forward + modules;
+        let (ratio, share) = (round.busy / expected, 100.0 * modules / expected);
+        print!("{name:12} {:7.2} {:8.2} {share:6.1} %", round.forward / samples, round.backward / samples);
+        print!(" {:8.3} {ratio:12.2}", round.busy);
         match PFLLIB.iter().find(|(known, _)| *known == name) {
             Some((_, theirs)) => {
                 let ours = bench.round(name, 2, EACH).wall;

@@ -1,6 +1,6 @@
 //! FedPCL: clients exchange class prototypes, and train their base by contrast with the prototypes of everybody.
 
-use super::shared::flat::dot;
+use super::shared::flat::{add_scaled, dot};
 use super::shared::prototypes::Prototypes;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
@@ -101,7 +101,7 @@ impl FedPcl {
             value += cross_entropy(&logits, &[place as u32], present.len(), &mut d_logits);
             for (d_logit, column) in d_logits.iter().zip(&present) {
                 let factor = d_logit * share / (self.tau * labels.len() as f32);
-                d_row.iter_mut().zip(*column).for_each(|(d, c)| *d += factor * c);
+                add_scaled(d_row, factor, column);
             }
         }
         value * share / labels.len() as f32

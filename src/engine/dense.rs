@@ -111,6 +111,11 @@ impl Dense {
             seen.d_y.iter_mut().for_each(|d| *d *= scale);
         }
     }
+    /// The rows whose gradients it has seen, times its weights.
+    #[must_use]
+    pub fn products(&self) -> u64 {
+        (self.seen.borrow().d_y.len() * self.inputs) as u64
+    }
     fn has_bias(&self) -> bool {
         self.params.len() > self.inputs * self.outputs
     }

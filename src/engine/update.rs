@@ -96,15 +96,26 @@ pub fn distance<F: Real>(a: &[F], b: &[F]) -> F {
     F::from_f64(dispatch(SumOfSquares { a, b, root: |a, b| a - b }).sqrt())
 }
 
+/// Scales every value.
+struct Scale<'a, F>(&'a mut [F], F);
+
+impl<F: Real> WithSimd for Scale<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for value in self.0 {
+            *value *= self.1;
+        }
+    }
+}
+
 /// Scales the gradients by `max_norm / (norm + 1e-6)` where that is below 1, and returns the norm before (torch's
 /// `clip_grad_norm_`).
 pub fn clip<F: Real>(gradients: &mut [&mut [F]], max_norm: F) -> F {
     let total = norm(&gradients.iter().map(|part| &**part).collect::<Vec<_>>());
     let scale = max_norm / (total + F::from_f64(1e-6));
     if scale < F::ONE {
-        for value in gradients.iter_mut().flat_map(|part| part.iter_mut()) {
-            *value *= scale;
-        }
+        gradients.iter_mut().for_each(|part| dispatch(Scale(part, scale)));
     }
     total
 }

@@ -39,12 +39,13 @@ impl Work {
     }
 }
 
-/// Samples that went through networks of the simulation's input so far, on all threads, and seconds on the wall by work. Small modules of
-/// an algorithm, which see features or labels, do not count.
+/// Samples that went through networks of the simulation's input so far, on all threads, and seconds on the wall by work. An algorithm's own
+/// dense layers, which see features or labels, are counted apart.
 #[derive(Debug, Default)]
 pub struct Meter {
     forward: AtomicU64,
     backward: AtomicU64,
+    modules: AtomicU64,
     nanoseconds: [AtomicU64; Work::ALL.len()],
 }
 
@@ -59,6 +60,11 @@ impl Meter {
     pub fn backward(&self) -> u64 {
         self.backward.load(Ordering::Relaxed)
     }
+    /// Rows that went through dense layers of an algorithm's own, forward and back to a step, times the weights of those layers.
+    #[must_use]
+    pub fn modules(&self) -> u64 {
+        self.modules.load(Ordering::Relaxed)
+    }
     /// Seconds on the wall that were spent on this.
     #[must_use]
     pub fn seconds(&self, work: Work) -> f64 {
@@ -67,6 +73,9 @@ impl Meter {
     pub(super) fn count(&self, forward: usize, backward: usize) {
         self.forward.fetch_add(forward as u64, Ordering::Relaxed);
         self.backward.fetch_add(backward as u64, Ordering::Relaxed);
+    }
+    pub(super) fn count_module(&self, products: u64) {
+        self.modules.fetch_add(products, Ordering::Relaxed);
     }
     /// Books the time of `done`.
     pub(super) fn time<R>(&self, work: Work, done: impl FnOnce() -> R) -> R {

@@ -442,6 +442,7 @@ impl<'a> Trainer<'a> {
     /// One step of a small model that took part in the loss of the last [`Trainer::gradients`] as a dense layer; its corrections may
     /// only be as long as its parameters.
     pub fn apply_dense(&mut self, layer: Dense, model: &mut Model, update: Update<'_>) {
+        self.world.meter.count_module(layer.products());
         if let Some(norm) = update.clip {
             layer.clip(norm);
         }

@@ -9,6 +9,7 @@ mod determinism;
 mod golden;
 mod hand;
 mod interventions;
+mod meter;
 mod reductions;
 mod reductions_features;
 mod reductions_models;

@@ -1,33 +1,76 @@
 //! Inner products and distances of flat parameter vectors, at memory speed and the same on every machine.
 
+use crate::engine::simd::{WithSimd, dispatch};
+use pulp::Simd;
+
 /// Numbers summed in `f32` before `f64` takes over.
 const BLOCK: usize = 1024;
 /// Sums that run side by side, so that the compiler can use vector registers.
 const LANES: usize = 16;
 
-fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f64 {
-    let block = |(a, b): (&[f32], &[f32])| {
-        let mut sums = [0.0; LANES];
-        let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-        for (a, b) in a.iter().zip(b) {
-            for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-                *sum += term(*a, *b);
+/// The sum of `a * b`, or of `(a - b)^2`; each product and each sum is rounded, so that every instruction set finds the same.
+struct Sum<'a, const DISTANCE: bool> {
+    a: &'a [f32],
+    b: &'a [f32],
+}
+
+impl<const DISTANCE: bool> WithSimd for Sum<'_, DISTANCE> {
+    type Output = f64;
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let mut total = 0.0;
+        for (a, b) in self.a.chunks(BLOCK).zip(self.b.chunks(BLOCK)) {
+            let mut sums = [0.0f32; LANES];
+            let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+            for (a, b) in a.iter().zip(b) {
+                for i in 0..LANES {
+                    sums[i] += term::<DISTANCE>(a[i], b[i]);
+                }
             }
+            let mut rest = 0.0;
+            for (a, b) in a_rest.iter().zip(b_rest) {
+                rest += term::<DISTANCE>(*a, *b);
+            }
+            total += f64::from(sums.iter().sum::<f32>() + rest);
         }
-        let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| term(*a, *b)).sum();
-        f64::from(sums.iter().sum::<f32>() + rest)
-    };
-    a.chunks(BLOCK).zip(b.chunks(BLOCK)).map(block).sum()
+        total
+    }
+}
+
+#[inline(always)]
+fn term<const DISTANCE: bool>(a: f32, b: f32) -> f32 {
+    if DISTANCE { (a - b) * (a - b) } else { a * b }
 }
 
 /// The inner product of two vectors of the same length.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
-    sum(a, b, |a, b| a * b)
+    dispatch(Sum::<false> { a, b })
 }
 
 /// The squared Euclidean distance of two vectors of the same length.
 pub(crate) fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
-    sum(a, b, |a, b| (a - b) * (a - b))
+    dispatch(Sum::<true> { a, b })
+}
+
+/// `to += factor * values`, product and sum rounded.
+pub(crate) fn add_scaled(to: &mut [f32], factor: f32, values: &[f32]) {
+    dispatch(AddScaled { to, factor, values });
+}
+
+struct AddScaled<'a> {
+    to: &'a mut [f32],
+    factor: f32,
+    values: &'a [f32],
+}
+
+impl WithSimd for AddScaled<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (to, value) in self.to.iter_mut().zip(self.values) {
+            *to += self.factor * value;
+        }
+    }
 }
 
 #[cfg(test)]
