@@ -6,7 +6,7 @@ use pflpipe::base::random::{Purpose, stream, unit};
 use pflpipe::base::threads::Budget;
 use pflpipe::data;
 use pflpipe::data::partition::Client;
-use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Shape, loss, update};
+use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Precision, Shape, loss, update};
 use pflpipe::fl::round::Quiet;
 use pflpipe::fl::{Seeded, World};
 use pflpipe::privacy;
@@ -44,9 +44,15 @@ fn branches() -> Arc<Network> {
 
 #[test]
 fn a_step_allocates_nothing_after_the_first() {
-    for (name, net) in
-        [("cnn", network(false, true)), ("norm", network(true, true)), ("mlp", network(false, false)), ("branches", branches())]
-    {
+    let bf16 = Arc::new(Network::clone(&network(false, true)).with_precision(Precision::Bf16));
+    let networks = [
+        ("cnn", network(false, true)),
+        ("norm", network(true, true)),
+        ("mlp", network(false, false)),
+        ("branches", branches()),
+        ("bf16", bf16),
+    ];
+    for (name, net) in networks {
         let mut rng = stream(1, Purpose::Noise, 0, 0, 0);
         let mut model = Model::<f32>::init(net.clone(), &mut rng);
         let x: Vec<f32> = (0..10 * 64).map(|_| unit(&mut rng) as f32).collect();
