@@ -9,7 +9,7 @@ use super::super::npy;
 use super::super::params::Params;
 use super::super::registry::inside;
 use super::numpy::Legacy;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags};
 use crate::base::fault::Placed;
 use crate::base::{Digest, Fault, Outcome};

@@ -21,6 +21,7 @@ pub mod numpy;
 mod pachinko;
 mod pathological;
 mod picture;
+mod pool;
 mod population;
 pub mod portable;
 mod power_law;
@@ -28,6 +29,7 @@ pub mod python;
 mod quantity;
 mod regions;
 mod repair;
+mod request;
 mod rules;
 mod split;
 
