@@ -35,7 +35,7 @@ mod split;
 
 pub use feature_noise::{Noise, noise};
 pub use few_shot::few_shot;
-pub use imported::fingerprint;
+pub use imported::{fingerprint, made};
 pub use known::rules;
 pub use manifest::{ClientSummary, Indices, Manifest};
 pub use population::Population;
