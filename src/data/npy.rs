@@ -265,7 +265,7 @@ impl Npz<BufReader<File>> {
 impl<R: Read + Seek> Npz<R> {
     fn from(reader: R) -> Outcome<Self> {
         let mut reader = reader;
-        ends::zip(&mut reader).map_err(|e| Fault::storage(format!("no sound npz: {e}")))?;
+        ends::zip(&mut reader).map_err(|e| Fault::storage(format!("no npz: {e}")))?;
         let archive = zip::ZipArchive::new(reader).map_err(|e| Fault::storage(format!("no npz: {e}")))?;
         Ok(Self { archive })
     }
