@@ -157,3 +157,28 @@ impl<F: Real> Model<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::random::{Purpose, stream};
+    use crate::engine::{Layer, Shape};
+    use std::cell::Cell;
+
+    #[test]
+    fn a_model_is_given_up_while_it_is_drawn() {
+        let shape = Shape { channels: 1, height: 1, width: 1500 };
+        let layers = vec![Layer::Flatten, Layer::linear("a", 1500), Layer::linear("b", 2)];
+        let net = Arc::new(Network::build(shape, layers, 2).expect("fits"));
+        let rng = || stream(1, Purpose::Initialisation, 0, 0, 0);
+        let asked = Cell::new(0);
+        let third = || {
+            asked.set(asked.get() + 1);
+            asked.get() == 3
+        };
+        let fault = Model::<f32>::init_until(net.clone(), &mut rng(), &third).expect_err("it is stopped");
+        assert_eq!((fault.kind, asked.get()), (FaultKind::Interrupted, 3), "it is asked within a large parameter, too");
+        let whole = Model::<f32>::init_until(net.clone(), &mut rng(), &|| false).expect("nobody stops it");
+        assert_eq!(whole.params.to_vec(), Model::<f32>::init(net, &mut rng()).params.to_vec());
+    }
+}
