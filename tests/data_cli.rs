@@ -24,6 +24,11 @@ fn ok(dir: &Path, args: &[&str]) -> String {
     done.out
 }
 
+/// The configuration of a folder of PFLlib.
+fn config(folder: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(folder.join("config.json")).expect("written")).expect("json")
+}
+
 const PIPELINE: &str = r#"
 name: cli
 sweep: {grid: {alpha: [0.1, 10.0]}}
@@ -73,6 +78,11 @@ fn partitions_are_shown_and_exported_and_imported_again() {
         ok(dir, &["--data", ".", "partition", "export", "back.yaml", "-o", "again.json"]);
         let again: Value = serde_json::from_slice(&std::fs::read(dir.join("again.json")).expect("written")).expect("json");
         assert_eq!(again["clients"], original["clients"], "{file}");
+        // How it was made is not forgotten on the way.
+        ok(dir, &["--data", ".", "partition", "export", "back.yaml", "--format", "pfllib", "-o", "back"]);
+        let made = config(&dir.join("back"));
+        assert_eq!(made["alpha"], 0.1, "{file}");
+        assert!(file != "split.json" || (made["partition"] == "dir" && again["alpha"] == 0.1), "{made}");
         // The content of the file is in the key.
         let plan = |dir: &Path| ok(dir, &["--data", ".", "why", "back.yaml", "split", "--output", "json"]);
         ok(dir, &["--data", ".", "run", "back.yaml", "-q"]);
@@ -99,6 +109,9 @@ fn partitions_are_shown_and_exported_and_imported_again() {
     {
         assert_eq!((&a["counts"], &a["train"]), (&b["counts"], &b["train"]));
     }
+    ok(dir, &["--data", "d", "partition", "export", "added.yaml", "--format", "pfllib", "-o", "pfl-again"]);
+    let (first, again) = (config(&dir.join("pfl")), config(&dir.join("pfl-again")));
+    assert_eq!((&again, &again["alpha"], &again["partition"]), (&first, &Value::from(0.1), &Value::from("dir")));
     // Without the data folder nobody knows the name.
     let unknown = run(dir, &["check", "added.yaml"]);
     assert!(unknown.code == 3 && unknown.err.contains("mine"), "{}", unknown.err);
@@ -107,6 +120,22 @@ fn partitions_are_shown_and_exported_and_imported_again() {
     assert!(taken.code == 2 && taken.err.contains("is a data set that the program knows"));
     let nowhere = run(dir, &["data", "add", "pfllib", "pfl", "--name", "x"]);
     assert!(nowhere.code == 2 && nowhere.err.contains("no data folder is set"), "{}", nowhere.err);
+}
+
+#[test]
+fn what_is_fetched_says_what_it_is() {
+    let space = space();
+    let dir = space.path();
+    let own = ok(dir, &["data", "fetch", "csv", "images", "--data", "d"]);
+    assert!(!own.contains("needs no files") && own.contains("files of your own: put them into d"), "{own}");
+    let drawn = ok(dir, &["data", "fetch", "synthetic", "--data", "d"]);
+    assert!(drawn.contains("needs no files: drawn by the program"), "{drawn}");
+    let small = ok(dir, &["data", "info", "omniglot"]);
+    for name in ["small1.zip", "small2.zip", "subset: small1"] {
+        assert!(small.contains(name), "`{name}` in {small}");
+    }
+    let missing = run(dir, &["data", "verify", "omniglot", "--set", "subset=small2", "--data", "."]);
+    assert!(missing.out.contains("put `images_background_small2.zip` into DIR/Omniglot"), "{}", missing.out);
 }
 
 #[test]

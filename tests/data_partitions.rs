@@ -361,3 +361,87 @@ fn tiny_and_odd_data_sets_do_not_panic() {
         }
     }
 }
+
+#[test]
+fn advice_names_only_what_the_kind_has_and_is_not_so_already() {
+    let labels: Vec<u32> = (0..400).map(|i| i % 10).collect();
+    let groups = Groups { what: "subject".into(), names: (0..4).map(|i| i.to_string()).collect(), of: (0..400).map(|i| u32::from(i >= 397) + 2 * u32::from(i < 200)).collect() };
+    let population = Population { groups: Some(&groups), ..Population::of_labels(&labels, CLASSES) };
+    let few = json!({"clients": 40, "max_attempts": 3, "least_samples": 10});
+    let with_few = |more: Value| with(&few, more);
+    let cases = [
+        ("dirichlet", with_few(json!({"alpha": 0.01})), "a lower `least_samples`, fewer clients, a greater `alpha`, a greater `max_attempts`, or `repair: true`"),
+        (
+            "extended-dirichlet",
+            with_few(json!({"alpha": 0.01, "variant": "clean"})),
+            "a lower `least_samples`, fewer clients, a greater `alpha`, a greater `max_attempts`, or `repair: true`",
+        ),
+        ("quantity", with_few(json!({"beta": 0.01})), "a lower `least_samples`, fewer clients, a greater `beta`, a greater `max_attempts`, or `variant: clean`"),
+        ("mixture", json!({"clients": 20, "sizes": "dirichlet", "size_alpha": 0.01}), "fewer clients, a greater `size_alpha`, or `variant: clean`"),
+        (
+            "regions",
+            json!({"clients": 20, "regions": 9, "skew": "dirichlet", "alpha": 0.01, "variant": "profed", "max_attempts": 3}),
+            "fewer `regions`, a greater `alpha`, a greater `max_attempts`, or `variant: clean`",
+        ),
+        (
+            "regions",
+            json!({"clients": 20, "regions": 9, "skew": "dirichlet", "alpha": 0.001, "variant": "clean", "max_attempts": 1}),
+            "fewer `regions`, a greater `alpha`, or a greater `max_attempts`",
+        ),
+        ("natural", json!({"clients": 5}), "fewer clients"),
+        ("natural", json!({"clients": 3, "least_samples": 5}), "fewer clients, or a lower `least_samples`"),
+        ("natural", json!({"clients": 3, "least_classes": 9}), "fewer clients, or a lower `least_classes`"),
+        ("natural", json!({"least_samples": 1_000}), "a lower `least_samples`"),
+        ("label-count", json!({"clients": 40, "least_samples": 10, "hold_out": 0.9}), "a lower `hold_out`, fewer clients, or `least_samples` of at most 1"),
+        ("iid", json!({"clients": 41, "hold_out": 0.9}), "a lower `hold_out`, or at most as many clients as there are samples"),
+    ];
+    let all = variants();
+    for (kind, setting, advice) in cases {
+        let fault = make(kind, &population, &setting).expect_err("it cannot be met");
+        let help = fault.help.clone().expect("advice");
+        assert_eq!(help, format!("choose {advice}"), "{kind} {setting}: {fault}");
+        let fields = &all.iter().find(|variant| variant.name == kind).expect("known").fields;
+        for word in help.split('`').skip(1).step_by(2) {
+            let (name, value) = word.split_once(": ").unwrap_or((word, ""));
+            assert!(fields.iter().any(|field| field.name == name), "{kind} has no `{name}`: {help}");
+            assert!(value.is_empty() || setting[name].to_string().trim_matches('"') != value, "it is so already: {help}");
+        }
+    }
+}
+
+#[test]
+fn what_a_split_fails_for_is_named() {
+    let labels: Vec<u32> = (0..2_000).map(|i| i % 10).collect();
+    let groups = Groups { what: "subject".into(), names: vec!["a".into(), "b".into()], of: (0..2_000).map(|i| u32::from(i > 0)).collect() };
+    let population = Population { groups: Some(&groups), ..Population::of_labels(&labels, CLASSES) };
+    let said = |kind: &str, setting: Value| {
+        let fault = make(kind, &population, &setting).expect_err("no training or no test set");
+        format!("{} [{}]", fault.what, fault.help.unwrap_or_default())
+    };
+    assert_eq!(
+        said("iid", json!({"clients": 20, "train_ratio": 0.001})),
+        "client 0 has 100 samples, of which `train_ratio` 0.001 leaves none for training [choose a `train_ratio` of at least 0.01, or `variant: clean`]"
+    );
+    assert_eq!(
+        said("iid", json!({"clients": 20, "most_samples": 1})),
+        "client 0 has 1 sample: too few for a training and a test set [choose a greater `most_samples`, or `variant: clean`]"
+    );
+    assert_eq!(
+        said("iid", json!({"clients": 20, "most_samples": 3, "train_ratio": 0.3})),
+        "client 0 has 3 samples, of which `train_ratio` 0.3 leaves none for training [choose a `train_ratio` of at least 0.3334, a greater \
+         `most_samples`, or `variant: clean`]"
+    );
+    assert_eq!(
+        said("iid", json!({"clients": 20, "hold_out": 0.99})),
+        "client 0 has 0 samples: too few for a training and a test set [choose a lower `hold_out`, or `variant: clean`]"
+    );
+    assert_eq!(
+        said("natural", json!({})),
+        "client 0 has 1 sample: too few for a training and a test set [choose `least_samples` of at least 2, which leaves smaller groups out, \
+         or `variant: clean`]"
+    );
+    assert_eq!(
+        said("iid", json!({"clients": 20, "test": "hold-out", "hold_out": 0.001})),
+        "`hold_out: 0.001` is less than half a sample of each class, so that no test set is held out [choose a greater `hold_out`]"
+    );
+}

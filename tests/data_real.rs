@@ -157,6 +157,8 @@ fn what_is_known_of_a_data_set_before_it_is_read_is_what_it_has() {
         ("AGNews", "ag-news", json!({"subset": "test"})),
         ("AmazonSentences", "amazon-sentences", json!({})),
         ("AmazonSentences", "amazon-sentences", json!({"form": "counts"})),
+        ("AmazonSentences", "amazon-sentences", json!({"length": 7})),
+        ("TinyShakespeare", "tiny-shakespeare", json!({"length": 30, "step": 50})),
     ] {
         let Some(dir) = (if folder.is_empty() { Some(PathBuf::from(".")) } else { originals(folder) }) else { continue };
         let known = facts(name, &params(setting.clone())).expect("a known data set");
@@ -165,6 +167,8 @@ fn what_is_known_of_a_data_set_before_it_is_read_is_what_it_has() {
         assert!(known.shape.is_none_or(|shape| shape == data.shape()), "{name}: {known:?}, {:?}", data.shape());
         assert!(known.samples.is_none_or(|samples| samples == data.len()), "{name}: {known:?}, {}", data.len());
         assert_eq!(known.text, data.vocabulary().is_some(), "{name}");
+        assert!(known.words.is_none_or(|words| Some(words) == data.vocabulary()), "{name}: {known:?}, {:?}", data.vocabulary());
+        assert_eq!((known.groups, known.superclasses), (data.groups().is_some(), !data.superclasses().is_empty()), "{name}");
         seen += 1;
     }
     assert!(seen >= 4, "those without files are always there");

@@ -16,16 +16,16 @@ use serde_json::{Map, Value};
 /// Every rule about a stage that does not hold.
 pub(super) fn rules(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     match stage.kind() {
-        "partition" => stage.input("data").and_then(|data| facts(&data)).map(|data| partition(stage, &data)).unwrap_or_default(),
+        "dataset" => stage.word("name").map(|name| data::rules(name, &stage.params().to_map())).unwrap_or_default(),
+        "partition" => {
+            let known = stage.input("data").and_then(|data| facts(&data));
+            data::partition::rules(&stage.params().to_map(), known.as_ref())
+        }
         "model" => model(stage),
         "train" => train(stage, algorithms),
         "attack" => attack(stage, algorithms),
         _ => Vec::new(),
     }
-}
-
-fn partition(stage: &Setup<'_>, data: &data::Facts) -> Vec<Breach> {
-    data::partition::rules(&stage.params().to_map(), data)
 }
 
 fn model(stage: &Setup<'_>) -> Vec<Breach> {
@@ -36,8 +36,14 @@ fn model(stage: &Setup<'_>) -> Vec<Breach> {
     if let Err(fault) = models::suits(kind, &params, facts.text) {
         return vec![Breach::new("kind", fault)];
     }
-    // The words of a text are known when it is read.
-    let Some(shape) = facts.shape.filter(|_| !facts.text) else { return breaches };
+    if let Some(vocabulary) = facts.words
+        && let Err(fault) = models::enough_words(kind, &params, vocabulary.size.into(), vocabulary.padding.into())
+    {
+        return vec![Breach::new("words", fault)];
+    }
+    let Some(shape) = facts.shape else { return breaches };
+    // Of other texts the words are known when they are read; that they fit makes no difference here.
+    let params = if facts.text { models::with_some_words(kind, &params) } else { params };
     models::build(kind, &params, shape, facts.classes).err().map(|fault| Breach::new("", fault)).into_iter().collect()
 }
 

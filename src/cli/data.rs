@@ -223,7 +223,13 @@ fn fetch_all(names: &[String], context: &mut Context<'_>) -> Reply {
         .ok_or_else(|| Fault::usage("no data folder is set, into which to fetch").help("say `--data DIR`, or set PFLPIPE_DATA"))?;
     for entry in chosen {
         let Some(sub) = entry.folders.first() else {
-            rows.push(vec![entry.name.to_owned(), String::new(), "needs no files".to_owned()]);
+            // Of one's own files only the pipeline knows the names.
+            let text = if entry.is_own() {
+                format!("files of your own: put them into {} and name them in the pipeline; `pflpipe data info {}` says how", dir.display(), entry.name)
+            } else {
+                format!("needs no files: {}", entry.note)
+            };
+            rows.push(vec![entry.name.to_owned(), String::new(), text]);
             continue;
         };
         context.terminal.note(format_args!(
@@ -308,7 +314,7 @@ fn verify(names: &[String], set: &[String], context: &mut Context<'_>) -> Reply 
     }
     let added = Added::all(&context.data);
     let names: Vec<String> = if names.is_empty() {
-        let there = entries().iter().filter(|entry| is_free(entry) && entry.note != "your own" || entry.place(&context.data).is_some());
+        let there = entries().iter().filter(|entry| is_free(entry) && !entry.is_own() || entry.place(&context.data).is_some());
         there.map(|entry| entry.name.to_owned()).chain(added.iter().map(|added| added.name.clone())).collect()
     } else {
         names.to_vec()

@@ -9,8 +9,8 @@ use super::target::Target;
 use super::{Reply, load};
 use crate::base::text::{bytes, count, quoted};
 use crate::base::{Fault, Outcome};
-use crate::data::partition::{ClientSummary, Manifest, Partition, Population, build_from, noise};
-use crate::data::{self, Dataset};
+use crate::data::partition::{ClientSummary, Manifest, Partition, Population, build_from, made as imported, noise};
+use crate::data::{self, Added, Dataset, Made};
 use crate::plan::{NodeId, Plan};
 use crate::table::Look;
 use clap::{Subcommand, ValueEnum};
@@ -135,6 +135,7 @@ fn exported(file: &Path) -> Outcome<Manifest> {
 
 fn export(args: &Export, context: &mut Context<'_>) -> Reply {
     let mut written: Option<(u64, usize)> = None;
+    let dirs = context.data.clone();
     each(&args.from, context, &mut |_, data, made, params| {
         if written.is_some() {
             return Err(Fault::usage("more than one partition is meant, but one is exported at a time")
@@ -148,13 +149,13 @@ fn export(args: &Export, context: &mut Context<'_>) -> Reply {
             }
             std::fs::write(path, content).map_err(|e| Fault::io("write", path, &e))
         };
+        let told = told(data.name(), made.kind(), params, &dirs)?;
         match args.format {
-            Format::Json => put(&args.out, made.to_json(data.labels())?.to_string().as_bytes())?,
-            Format::Npz => put(&args.out, &made.to_npz()?)?,
+            Format::Json => put(&args.out, made.to_json(data.labels(), told.alpha)?.to_string().as_bytes())?,
+            Format::Npz => put(&args.out, &made.to_npz(told.alpha)?)?,
             Format::Pfllib => {
                 let noisy = noise(made.kind(), params)?.map(|noise| noise.add(data.clone(), made)).transpose()?;
-                let alpha = params.get("alpha").and_then(Value::as_f64);
-                data::export_pfllib(noisy.as_ref().unwrap_or(data), made, alpha, &mut |name, content| put(&args.out.join(name), content))?;
+                data::export_pfllib(noisy.as_ref().unwrap_or(data), made, &told, &mut |name, content| put(&args.out.join(name), content))?;
             }
         }
         written = Some((size, made.clients().len()));
@@ -168,6 +169,19 @@ fn export(args: &Export, context: &mut Context<'_>) -> Reply {
         quiet: format!("{path}\n"),
     })?;
     Ok(0)
+}
+
+/// How the clients were made: as the parameters say, or whoever made what was imported.
+fn told(name: &str, kind: &str, params: &Map<String, Value>, dirs: &[PathBuf]) -> Outcome<Made> {
+    let own = || Made::by(kind, params.get("alpha").and_then(Value::as_f64));
+    if kind != "imported" {
+        return Ok(own());
+    }
+    let made = match imported(params, dirs)? {
+        None if !params.contains_key("file") => Added::find(name, dirs)?.map(|added| added.made()).transpose()?,
+        made => made,
+    };
+    Ok(made.unwrap_or_else(own))
 }
 
 /// What is done with a partition, given its name, its data set, itself and its parameters.

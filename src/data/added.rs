@@ -5,7 +5,7 @@
 
 use super::dataset::Dataset;
 use super::files::Source;
-use super::pfllib;
+use super::pfllib::{self, Made};
 use super::registry::limit;
 use crate::base::{Fault, Outcome};
 use crate::spec::catalog::Variant;
@@ -62,6 +62,13 @@ impl Added {
             "pfllib" => pfllib::load(&self.name, &self.folder),
             other => Err(Fault::storage(format!("data set `{}` was added as `{other}`, which this version does not know", self.name))),
         }
+    }
+    /// How its clients were made, as far as the folder says it.
+    ///
+    /// # Errors
+    /// A storage fault when what says it is damaged.
+    pub fn made(&self) -> Outcome<Made> {
+        Made::of(&self.folder)
     }
     /// Reads the data set once to see that it is sound, and writes its file into the first data folder.
     ///

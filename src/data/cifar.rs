@@ -4,6 +4,7 @@
 
 use super::Shape;
 use super::dataset::{Bytes, Dataset, Origin, Samples, Scaling};
+use super::ends;
 use super::files::{self, Published, Source};
 use super::parts::{HEADER, with_header};
 use crate::base::{Fault, Outcome, text};
@@ -143,7 +144,7 @@ fn from_archive(source: &Source, wanted: &[&Published], verify: bool) -> Outcome
     let unsound =
         |e: std::io::Error| source.fault(format_args!("is not a sound archive: {e}")).help("fetch the file again: it may be truncated");
     let file = File::open(&source.path).map_err(|e| Fault::io("read", &source.path, &e))?;
-    // All that is ever unpacked: six batches and some small files. What lies behind is not read.
+    // All that is ever unpacked: six batches and some small files.
     let most = if verify { 7 * (RECORD * BATCH) as u64 } else { 6 * GREATEST_BATCH * RECORD as u64 };
     let unpacked = MultiGzDecoder::new(BufReader::with_capacity(1 << 17, file)).take(most);
     let mut archive = tar::Archive::new(unpacked);
@@ -171,10 +172,8 @@ fn from_archive(source: &Source, wanted: &[&Published], verify: bool) -> Outcome
             }
         }
         found.insert(file.name, content);
-        if found.len() == wanted.len() {
-            break;
-        }
     }
+    ends::tar(archive.into_inner()).map_err(unsound)?;
     let gone: Vec<&str> = wanted.iter().map(|file| file.name).filter(|name| !found.contains_key(name)).collect();
     if !gone.is_empty() {
         return Err(lacks(&source.path.display().to_string(), &gone));

@@ -12,6 +12,8 @@ pub(super) enum Known {
     Each { sides: &'static [(&'static str, usize)], classes: usize },
     /// The classes have as many pictures as one of these editions says.
     Editions { classes: usize, each: &'static [usize] },
+    /// Each class, numbered, as many as the list says; or `part` in all, of each class whole tracks of `track`, no more than in the list.
+    Listed { each: &'static [usize], part: usize, track: usize },
     /// One of these numbers in all.
     All(&'static [usize]),
 }
@@ -24,8 +26,14 @@ pub(super) const COUNTRY211: Known = Known::Each { sides: &[("train", 150), ("va
 pub(super) const CINIC10: Known = Known::Each { sides: &[("train", 9_000), ("valid", 9_000), ("test", 9_000)], classes: 10 };
 /// The second edition, and the first.
 pub(super) const KVASIR: Known = Known::Editions { classes: 8, each: &[1_000, 500] };
-/// The training pictures of `GTSRB-Training_fixed.zip`, or of the final training set.
-pub(super) const GTSRB: Known = Known::All(&[26_640, 39_209]);
+/// The training pictures of the final training set, or of `GTSRB-Training_fixed.zip`, which is a part of it: the tracks of the first
+/// competition, of 30 pictures each.
+pub(super) const GTSRB: Known = Known::Listed { each: &SIGNS, part: 26_640, track: 30 };
+/// The 39,209 pictures by sign.
+const SIGNS: [usize; 43] = [
+    210, 2_220, 2_250, 1_410, 1_980, 1_860, 420, 1_440, 1_410, 1_470, 2_010, 1_320, 2_100, 2_160, 780, 630, 420, 1_110, 1_200, 210, 360, 330,
+    390, 510, 270, 1_500, 600, 240, 540, 270, 450, 780, 240, 689, 420, 1_200, 390, 210, 2_070, 300, 360, 240, 240,
+];
 /// The aligned and cropped faces.
 pub(super) const UTKFACE: Known = Known::All(&[23_708]);
 
@@ -42,6 +50,23 @@ impl Known {
                 }
                 let known: Vec<String> = numbers.iter().map(ToString::to_string).collect();
                 Err(incomplete(place, &format!("has {}, but the data set {}", text::count(all, "picture"), known.join(" or "))))
+            }
+            Self::Listed { each, part, track } => {
+                let (all, full) = (found.values().sum::<usize>(), each.iter().sum::<usize>());
+                if all < *part || all > full {
+                    let what = format!("has {}, but the data set {part} or {full}", text::count(all, "picture"));
+                    return Err(incomplete(place, &what));
+                }
+                for (class, known) in each.iter().enumerate() {
+                    let name = format!("{class:05}");
+                    let count = found.get(&("", name.as_str())).copied().unwrap_or_default();
+                    let sound = if all == *part { (1..=*known).contains(&count) && count.is_multiple_of(*track) } else { count == *known };
+                    if !sound {
+                        let wanted = if all == *part { format!("tracks of {track}, at most {known}") } else { known.to_string() };
+                        return Err(incomplete(place, &format!("has {} in `{name}`, but the data set {wanted}", text::count(count, "picture"))));
+                    }
+                }
+                Ok(())
             }
             Self::Editions { classes, each } => {
                 let most = found.values().copied().max().unwrap_or_default();
@@ -93,8 +118,32 @@ mod tests {
         let gone = fault(&two, &[("train", "a", 3), ("train", "b", 3), ("test", "a", 1)]);
         assert_eq!(gone, "`x` has pictures of 1 class in `test/`, but the data set has 2");
         assert_eq!(fault(&UTKFACE, &[("", "2", 23_707)]), "`x` has 23707 pictures, but the data set 23708");
-        assert_eq!(fault(&GTSRB, &[("", "00000", 26_640)]), "");
-        assert_eq!(fault(&GTSRB, &[("", "00000", 5)]), "`x` has 5 pictures, but the data set 26640 or 39209");
+    }
+
+    #[test]
+    fn signs_are_counted_class_by_class() {
+        let names: Vec<String> = (0..43).map(|class| format!("{class:05}")).collect();
+        let of = |counts: &[usize]| fault(&GTSRB, &names.iter().zip(counts).map(|(name, count)| ("", name.as_str(), *count)).collect::<Vec<_>>());
+        assert_eq!(SIGNS.iter().sum::<usize>(), 39_209);
+        assert_eq!(of(&SIGNS), "");
+        let mut moved = SIGNS;
+        (moved[3], moved[4]) = (moved[3] - 1, moved[4] + 1);
+        assert_eq!(of(&moved), "`x` has 1409 pictures in `00003`, but the data set 1410", "the sum alone is right");
+        let mut short = SIGNS;
+        short[42] -= 1;
+        assert_eq!(of(&short), "`x` has 239 pictures in `00042`, but the data set 240");
+        assert_eq!(of(&[5]), "`x` has 5 pictures, but the data set 26640 or 39209");
+        assert_eq!(of(&[26_640]), "`x` has 26640 pictures in `00000`, but the data set tracks of 30, at most 210");
+        // A part of whole tracks with the published sum: here the largest classes as they are, the others as they fit.
+        let (mut part, mut over) = (SIGNS.map(|known| known / 30 * 30), 39_180 - 26_640);
+        for count in &mut part {
+            let less = over.min(*count - 30);
+            (*count, over) = (*count - less, over - less);
+        }
+        assert_eq!((part.iter().sum::<usize>(), of(&part)), (26_640, String::new()));
+        (part[41], part[42]) = (part[41] - 1, part[42]);
+        part[40] += 1;
+        assert_eq!(of(&part), "`x` has 361 pictures in `00040`, but the data set tracks of 30, at most 360");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Only what the loader makes sure of stands here. Of files of one's own, and with `verify: false`, nothing is known.
 
-use super::Shape;
+use super::{Shape, Vocabulary};
 use serde_json::{Map, Value};
 
 /// What is known of a data set.
@@ -16,7 +16,39 @@ pub struct Facts {
     pub samples: Option<usize>,
     /// Whether samples are texts.
     pub text: bool,
+    /// The words of a text and the one that fills it up, where they are always the same.
+    pub words: Option<Vocabulary>,
+    /// Whether it says who its samples come from.
+    pub groups: bool,
+    /// Whether there are classes above its classes.
+    pub superclasses: bool,
 }
+
+impl Facts {
+    /// Numbers in so many classes, of which nothing else is known.
+    #[must_use]
+    pub fn of(classes: usize) -> Self {
+        Self { classes, shape: None, samples: None, text: false, words: None, groups: false, superclasses: false }
+    }
+}
+
+/// The data sets here that say who their samples come from.
+const GROUPED: [&str; 11] = [
+    "camelyon17",
+    "digit5",
+    "har",
+    "pamap2",
+    "amazon-review",
+    "synthetic",
+    "fcube",
+    "shakespeare",
+    "fed-shakespeare",
+    "tiny-shakespeare",
+    "fed-cifar100",
+];
+
+/// The words of `amazon-sentences`, with 4 special ones.
+const SENTENCES: u32 = 1_907;
 
 /// What is known of the data set of that name with these parameters; nothing of those that are not here.
 #[must_use]
@@ -27,10 +59,16 @@ pub fn facts(name: &str, params: &Map<String, Value>) -> Option<Facts> {
     let word = |name: &str| params.get(name).and_then(Value::as_str);
     let numbers = |channels, height, width, classes, samples| {
         let shape = Some(Shape { channels, height, width });
-        Some(Facts { classes, shape, samples, text: false })
+        Some(Facts { shape, samples, ..Facts::of(classes) })
     };
     let pictures = |channels, side, classes, samples| numbers(channels, side, side, classes, samples);
-    let texts = |classes| Some(Facts { classes, shape: None, samples: None, text: true });
+    let whole = |name: &str| params.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    // A text is as long as its parameter says.
+    let texts = |classes, usual: usize, words: Option<(u32, u32)>| {
+        let shape = Some(Shape { channels: 1, height: 1, width: whole("length").unwrap_or(usual) });
+        let words = words.map(|(size, padding)| Vocabulary { size, padding });
+        Some(Facts { shape, text: true, words, ..Facts::of(classes) })
+    };
     let mut known = match name {
         "optdigits" => pictures(1, 8, 10, Some(5_620)),
         "mnist" | "fashion-mnist" => pictures(1, 28, 10, Some(70_000)),
@@ -63,25 +101,35 @@ pub fn facts(name: &str, params: &Map<String, Value>) -> Option<Facts> {
         "camelyon17" => pictures(3, 96, 2, None),
         "digit5" => pictures(3, 32, 10, None),
         "utkface" => {
-            let side = params.get("size").and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok()).unwrap_or(64);
-            pictures(3, side, 12, None)
+            pictures(3, whole("size").unwrap_or(64), 12, None)
         }
         "har" => numbers(9, 1, 128, 6, Some(10_299)),
         "pamap2" => numbers(9, 3, 256, 12, None),
         "amazon-review" => numbers(5_000, 1, 1, 2, None),
         "synthetic" => numbers(60, 1, 1, 10, None),
         "fcube" => {
-            let samples = params.get("samples").and_then(Value::as_u64).and_then(|count| usize::try_from(count).ok());
-            numbers(3, 1, 1, 2, samples.or(Some(4_000)))
+            numbers(3, 1, 1, 2, whole("samples").or(Some(4_000)))
         }
-        "ag-news" => texts(4),
-        "sogou-news" => texts(5),
-        "amazon-sentences" if word("form") == Some("counts") => Some(Facts { classes: 2, shape: None, samples: Some(1_000), text: false }),
-        "amazon-sentences" => texts(2),
+        "ag-news" | "sogou-news" => {
+            // All texts have more words than the vocabulary takes, if it is not larger than usual.
+            let words = whole("words").unwrap_or(32_000);
+            let full = name == "ag-news" && words <= 32_000 && word("subset") != Some("test");
+            let words = full.then(|| u32::try_from(words).ok()).flatten().map(|words| (words, 0));
+            texts(if name == "ag-news" { 4 } else { 5 }, 200, words)
+        }
+        "amazon-sentences" if word("form") == Some("counts") => Some(Facts { samples: Some(1_000), ..Facts::of(2) }),
+        "amazon-sentences" => texts(2, 40, Some((SENTENCES, 0))).map(|facts| Facts { samples: Some(1_000), ..facts }),
+        "tiny-shakespeare" => texts(65, 80, Some((66, 65))),
+        // Of LEAF's texts only the alphabet is known: their length is that of the files.
+        "shakespeare" => texts(80, 80, Some((81, 80))).map(|facts| Facts { shape: None, ..facts }),
+        "fed-shakespeare" => texts(90, 80, Some((90, 0))),
+        "fed-cifar100" => pictures(3, 32, 100, None),
         _ => None,
     }?;
-    let limit = params.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
-    known.samples = known.samples.map(|samples| limit.map_or(samples, |limit| limit.min(samples)));
+    known.samples = known.samples.map(|samples| whole("limit").map_or(samples, |limit| limit.min(samples)));
+    known.groups = GROUPED.contains(&name);
+    // The federated one has them if its files do.
+    known.superclasses = name.ends_with("cifar100");
     Some(known)
 }
 

@@ -4,6 +4,7 @@
 //! Only regular files are seen. One member is in memory at a time, and none larger than its reader allows; a name that leads out of
 //! the archive is refused.
 
+use super::ends;
 use super::files::{self, Source};
 use crate::base::{Fault, Outcome, text};
 use flate2::read::MultiGzDecoder;
@@ -164,10 +165,13 @@ fn too_large(source: &Source, name: &str, size: u64, most: u64) -> Fault {
 
 fn zip(source: &Source, wanted: &Wanted<'_>, visit: &mut dyn FnMut(&str, Vec<u8>) -> Outcome<()>) -> Outcome<()> {
     let file = File::open(&source.path).map_err(|e| Fault::io("read", &source.path, &e))?;
-    let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(|e| unsound(source, &e))?;
+    let mut file = BufReader::new(file);
+    ends::zip(&mut file).map_err(|e| unsound(source, &e))?;
+    let mut archive = zip::ZipArchive::new(file).map_err(|e| unsound(source, &e))?;
     match wrapped(&archive) {
         Some(at) => {
-            let inner = unwrap(source, &mut archive, at)?;
+            let mut inner = unwrap(source, &mut archive, at)?;
+            ends::zip(&mut inner).map_err(|e| unsound(source, &format!("the archive inside: {e}")))?;
             zip_members(source, &mut zip::ZipArchive::new(inner).map_err(|e| unsound(source, &e))?, wanted, visit)
         }
         None => zip_members(source, &mut archive, wanted, visit),
@@ -226,6 +230,7 @@ fn zip_members(
 
 fn tar(source: &Source, reader: impl Read, wanted: &Wanted<'_>, visit: &mut dyn FnMut(&str, Vec<u8>) -> Outcome<()>) -> Outcome<()> {
     let mut archive = tar::Archive::new(reader);
+    // The entries end at the first block of zeros, or where the archive was cut.
     for entry in archive.entries().map_err(|e| unsound(source, &e))? {
         let mut entry = entry.map_err(|e| unsound(source, &e))?;
         let name = entry.path().map_err(|e| unsound(source, &e))?.to_string_lossy().into_owned();
@@ -244,5 +249,5 @@ fn tar(source: &Source, reader: impl Read, wanted: &Wanted<'_>, visit: &mut dyn 
         }
         visit(&name, content)?;
     }
-    Ok(())
+    ends::tar(archive.into_inner()).map_err(|e| unsound(source, &e))
 }

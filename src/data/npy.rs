@@ -4,6 +4,7 @@
 //! bytes, the length of the header (u16, from version 2 on u32, little endian), the header as a Python dictionary of `descr`,
 //! `fortran_order` and `shape`, then the values.
 
+use super::ends;
 use super::files::Source;
 use crate::base::{Fault, Outcome, memory, text};
 use std::fs::File;
@@ -263,6 +264,8 @@ impl Npz<BufReader<File>> {
 
 impl<R: Read + Seek> Npz<R> {
     fn from(reader: R) -> Outcome<Self> {
+        let mut reader = reader;
+        ends::zip(&mut reader).map_err(|e| Fault::storage(format!("no npz: {e}")))?;
         let archive = zip::ZipArchive::new(reader).map_err(|e| Fault::storage(format!("no npz: {e}")))?;
         Ok(Self { archive })
     }

@@ -37,7 +37,7 @@ pub(super) fn load(request: &Request<'_>) -> Outcome<Dataset> {
     for (part, name) in wanted.iter().enumerate() {
         let archive = format!("{name}.zip");
         let place =
-            Place::find(request.dirs, request.folders(), &[&archive], &[name])?.into_iter().next().ok_or_else(|| request.missing())?;
+            Place::find(request.dirs, request.folders(), &[&archive], &[name])?.into_iter().next().ok_or_else(|| request.lacks(&archive))?;
         if let Place::Archive(source) = &place {
             request.verify(source)?;
         }

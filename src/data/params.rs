@@ -67,6 +67,10 @@ impl<'a> Params<'a> {
         let names = crate::base::text::quoted(words.iter().map(|(word, _)| *word));
         found.map(Some).ok_or_else(|| self.wrong(name, value, &format!("one of {names}")))
     }
+    /// All of them.
+    pub fn map(&self) -> &'a Map<String, Value> {
+        self.map
+    }
     /// The value of a required parameter.
     pub fn required<T>(&self, name: &str, value: Option<T>) -> Outcome<T> {
         value.ok_or_else(|| Fault::stage(format!("`{}` needs `{name}`", self.owner)))

@@ -51,6 +51,11 @@ pub(super) enum Trust {
 }
 
 impl Entry {
+    /// Whether its files are the user's own, which a parameter names.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.trust == Trust::Own
+    }
     /// Where the files of the data set seem to lie: its folder, or one of its files in a data folder.
     #[must_use]
     pub fn place(&self, dirs: &[PathBuf]) -> Option<PathBuf> {
@@ -96,7 +101,11 @@ impl Request<'_> {
                 return Ok(source);
             }
         }
-        Err(files::missing(self.name, &format!("`{name}`"), self.entry.folders.first().copied().unwrap_or_default(), self.dirs))
+        Err(self.lacks(name))
+    }
+    /// The fault of a file that is nowhere.
+    pub fn lacks(&self, name: &str) -> Fault {
+        files::missing(self.name, &format!("`{name}`"), self.entry.folders.first().copied().unwrap_or_default(), self.dirs)
     }
     /// A file that a parameter names.
     pub fn own_file(&self, name: &str) -> Outcome<Source> {

@@ -7,7 +7,7 @@ use super::partition::portable::{exp, gauss, ln};
 use super::registry::Request;
 use crate::base::Outcome;
 use crate::base::random::{Purpose, stream, unit};
-use crate::spec::catalog::{Field, Type};
+use crate::spec::catalog::{Field, Type, When};
 
 const DIMENSION: usize = 60;
 const CLASSES: usize = 10;
@@ -15,7 +15,8 @@ const CLASSES: usize = 10;
 pub(super) fn fields() -> Vec<Field> {
     vec![
         Field::with("alpha", Type::non_negative(), 1.0, "How much the users' models differ: the standard deviation of their mean.")
-            .from("alpha", "FedProx"),
+            .from("alpha", "FedProx")
+            .read_with("iid", When::Is(&["false"])),
         Field::with("beta", Type::non_negative(), 1.0, "How much the users' inputs differ: the standard deviation of their mean.")
             .from("beta", "FedProx"),
         Field::with("iid", Type::Bool, false, "One model and one law of the inputs for all users."),

@@ -28,13 +28,28 @@ pub(super) fn csv_fields() -> Vec<Field> {
     ]
 }
 
+/// The character between columns.
+pub(super) fn delimiter(given: Option<&str>) -> Outcome<u8> {
+    match given.unwrap_or(",").as_bytes() {
+        &[one] => Ok(one),
+        _ => Err(Fault::stage(format!("`delimiter` is `{}`, but must be one character of ASCII", given.unwrap_or_default()))
+            .help("say `delimiter: \";\"`, or `\"\\t\"` for tabs")),
+    }
+}
+
+/// Refuses one column for both the class and the group.
+pub(super) fn columns(label: Option<&str>, group: Option<&str>) -> Outcome<()> {
+    match (label, group) {
+        (Some(label), Some(group)) if label == group => Err(Fault::stage(format!("`group` and `label` are both `{label}`"))
+            .help("say which other column holds the class, or leave `group` out")),
+        _ => Ok(()),
+    }
+}
+
 /// Rows of csv: numbers, a class and maybe a group.
 pub(super) fn rows_of_csv(request: &Request<'_>) -> Outcome<Dataset> {
     let name = request.params.required("file", request.params.text("file")?)?;
-    let delimiter = request.params.text("delimiter")?.unwrap_or(",");
-    let &[delimiter] = delimiter.as_bytes() else {
-        return Err(Fault::stage(format!("`delimiter` is `{delimiter}`, but must be one character")));
-    };
+    let delimiter = delimiter(request.params.text("delimiter")?)?;
     let source = request.own_file(name)?;
     let content = source.whole(GREATEST)?;
     let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(content.as_slice());
@@ -45,8 +60,11 @@ pub(super) fn rows_of_csv(request: &Request<'_>) -> Outcome<Dataset> {
             source.fault(format_args!("has no column `{name}`")).help(format!("its columns are {}", text::quoted(header.iter())))
         })
     };
-    let label = request.params.text("label")?.map_or(Ok(header.len().saturating_sub(1)), column)?;
-    let group = request.params.text("group")?.map(column).transpose()?;
+    let (label, group) = (request.params.text("label")?, request.params.text("group")?);
+    // Without a name the class is the last column, which may be that of the groups, too.
+    columns(Some(label.unwrap_or(header.iter().next_back().unwrap_or_default().trim())), group)?;
+    let label = label.map_or(Ok(header.len().saturating_sub(1)), column)?;
+    let group = group.map(column).transpose()?;
     let (mut values, mut labels, mut rows) = (Vec::new(), Vec::new(), Rows { what: "group", ..Rows::default() });
     for (number, row) in reader.records().enumerate() {
         let row = row.map_err(unsound)?;

@@ -9,7 +9,7 @@ use super::dataset::{Dataset, Vocabulary};
 use super::members::{Place, Wanted};
 use super::registry::Request;
 use crate::base::{Fault, Outcome};
-use crate::spec::catalog::{Field, Type};
+use crate::spec::catalog::{Field, Type, When};
 use std::collections::{BTreeMap, HashMap};
 
 /// The most bytes of a text file.
@@ -103,7 +103,8 @@ const FORMS: &[(&str, &str)] =
 
 pub(super) fn sentences_fields() -> Vec<Field> {
     vec![
-        Field::with("length", Type::Int { min: 1, max: 100_000 }, 40, "Words of a sentence; longer ones are cut, shorter ones filled up."),
+        Field::with("length", Type::Int { min: 1, max: 100_000 }, 40, "Words of a sentence; longer ones are cut, shorter ones filled up.")
+            .read_with("form", When::Is(&["words"])),
         Field {
             introduced: Some("words".into()),
             ..Field::with("form", Type::Choice(FORMS), "words", "What a sample is; `counts` has no `length`.")

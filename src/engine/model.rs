@@ -5,8 +5,9 @@ use super::network::Network;
 use super::params::{Buffers, Params};
 use super::real::Real;
 use crate::base::random::{Stream, unit};
-use crate::base::{Fault, Outcome};
+use crate::base::{Fault, FaultKind, Outcome};
 use rand_distr::{Distribution, StandardNormal};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A named tensor in torch's order: name, shape, values.
@@ -52,12 +53,28 @@ impl<F: Real> Model<F> {
     /// and normalisations start as the identity. Numbers are drawn in torch's order of parameters and elements.
     #[must_use]
     pub fn init(net: Arc<Network>, rng: &mut Stream) -> Self {
+        Self::init_until(net, rng, &|| false).expect("nobody stops it")
+    }
+    /// The same, given up when `stop` says so.
+    ///
+    /// # Errors
+    /// An interruption.
+    pub fn init_until(net: Arc<Network>, rng: &mut Stream, stop: &dyn Fn() -> bool) -> Outcome<Self> {
         let layout = net.layout();
         let mut params = vec![F::ZERO; layout.len];
         for entry in &layout.entries {
             let values: Vec<F> = match entry.init {
                 Init::Copy(earlier) => layout.export(&params, &layout.entries[earlier]),
-                init => (0..entry.range.len()).map(|at| F::from_f64(draw(init, at, rng))).collect(),
+                init => {
+                    let mut values = Vec::with_capacity(entry.range.len());
+                    for at in 0..entry.range.len() {
+                        if at % (1 << 20) == 0 && stop() {
+                            return Err(Fault::new(FaultKind::Interrupted, "stopped while the initial parameters were drawn"));
+                        }
+                        values.push(F::from_f64(draw(init, at, rng)));
+                    }
+                    values
+                }
             };
             layout.import(&mut params, entry, &values).expect("as many values as the entry has");
         }
@@ -66,7 +83,7 @@ impl<F: Real> Model<F> {
             buffers[entry.range.clone()].fill(F::ONE);
         }
         let counters = vec![0; layout.counters.len()];
-        Self { params: params.into(), buffers: Buffers { values: buffers.into(), counters }, training: true, net }
+        Ok(Self { params: params.into(), buffers: Buffers { values: buffers.into(), counters }, training: true, net })
     }
     /// A parameter's values in torch's order.
     #[must_use]
@@ -102,11 +119,12 @@ impl<F: Real> Model<F> {
         let layout = net.layout();
         let (mut params, mut buffers) = (self.params.to_vec(), self.buffers.clone());
         let mut seen = vec![false; layout.entries.len()];
+        let places: HashMap<&str, usize> = layout.entries.iter().enumerate().map(|(i, entry)| (entry.name.as_str(), i)).collect();
         let check = |name: &str, own: &[usize], shape: &[usize]| {
             if own == shape { Ok(()) } else { Err(Fault::stage(format!("`{name}` has the shape {shape:?}, but the network's is {own:?}"))) }
         };
         for (name, shape, values) in tensors {
-            if let Some(i) = layout.entries.iter().position(|entry| entry.name == *name) {
+            if let Some(&i) = places.get(name.as_str()) {
                 let entry = &layout.entries[i];
                 check(name, &entry.shape, shape)?;
                 layout.import(&mut params, entry, values)?;
@@ -137,5 +155,30 @@ impl<F: Real> Model<F> {
             buffers: Buffers { values: cast(&self.buffers.values).into(), counters: self.buffers.counters.clone() },
             training: self.training,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::random::{Purpose, stream};
+    use crate::engine::{Layer, Shape};
+    use std::cell::Cell;
+
+    #[test]
+    fn a_model_is_given_up_while_it_is_drawn() {
+        let shape = Shape { channels: 1, height: 1, width: 1500 };
+        let layers = vec![Layer::Flatten, Layer::linear("a", 1500), Layer::linear("b", 2)];
+        let net = Arc::new(Network::build(shape, layers, 2).expect("fits"));
+        let rng = || stream(1, Purpose::Initialisation, 0, 0, 0);
+        let asked = Cell::new(0);
+        let third = || {
+            asked.set(asked.get() + 1);
+            asked.get() == 3
+        };
+        let fault = Model::<f32>::init_until(net.clone(), &mut rng(), &third).expect_err("it is stopped");
+        assert_eq!((fault.kind, asked.get()), (FaultKind::Interrupted, 3), "it is asked within a large parameter, too");
+        let whole = Model::<f32>::init_until(net.clone(), &mut rng(), &|| false).expect("nobody stops it");
+        assert_eq!(whole.params.to_vec(), Model::<f32>::init(net, &mut rng()).params.to_vec());
     }
 }

@@ -10,6 +10,7 @@ use super::plan::{Builder, collects, volume};
 use super::precision::Precision;
 use crate::base::{Fault, Outcome};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
 /// The shape of one sample: an image of `channels` planes, stored channels-last (row by row, within a row pixel by pixel, within a
 /// pixel channel by channel); a plain vector is `(len, 1, 1)`.
@@ -305,6 +306,9 @@ impl Layer {
     }
 }
 
+/// The most layers of a network, each layer of a recurrent one counted: a thousand times as deep as usual, and still made at once.
+pub const MOST_LAYERS: usize = 10_000;
+
 /// An immutable network.
 #[derive(Clone, Debug)]
 pub struct Network {
@@ -339,6 +343,10 @@ impl Network {
         if let Some(layer) = layers[head_from..].iter().find(|layer| !matches!(layer, Layer::Linear { .. } | Layer::Relu)) {
             return Err(Fault::stage(format!("a head has dense layers and ReLUs only, not {}", label(layer))));
         }
+        let depth = layers.iter().fold(0_usize, |depth, layer| depth.saturating_add(if let Layer::Lstm { layers, .. } = layer { *layers } else { 1 }));
+        if depth > MOST_LAYERS {
+            return Err(Fault::stage(format!("the network has {depth} layers, but at most {MOST_LAYERS} are possible")).help("choose fewer layers"));
+        }
         let mut builder = Builder::new(input);
         let (mut base_steps, mut features) = (0, 0);
         for (index, layer) in layers.iter().enumerate() {
@@ -349,10 +357,9 @@ impl Network {
             builder.add(layer).map_err(|fault| fault.at(format!("layer {} ({})", index + 1, label(layer))))?;
         }
         let Builder { layout, steps, shape, .. } = builder;
-        for (index, entry) in layout.entries.iter().enumerate() {
-            if layout.entries[..index].iter().any(|other| other.name == entry.name) {
-                return Err(Fault::stage(format!("two layers have a parameter `{}`", entry.name)));
-            }
+        let mut names = HashSet::new();
+        if let Some(entry) = layout.entries.iter().find(|entry| !names.insert(entry.name.as_str())) {
+            return Err(Fault::stage(format!("two layers have a parameter `{}`", entry.name)));
         }
         let collects = collects(&steps);
         Ok(Self { input, layers, layout, steps, collects, base_steps, features, classes: shape.numel(), precision: Precision::F32 })

@@ -1,10 +1,13 @@
 //! The network of the five sets of digits: convolutions and dense layers, each with batch normalisation.
 
-use super::{DROPOUT, Fields, SIZES};
-use crate::base::Outcome;
+use super::{DROPOUT, Fields, SIZES, unless};
+use crate::base::{Fault, Outcome};
 use crate::engine::{Layer, Network, Shape};
 use crate::spec::catalog::{Field, Type, Variant};
+use crate::spec::rules::Breach;
 use serde_json::json;
+
+const DEFAULT_DROPOUT: f64 = 0.5;
 
 pub(super) fn variant() -> Variant {
     const SOURCE: &str = "PFLlib Digit5CNN";
@@ -17,10 +20,19 @@ pub(super) fn variant() -> Variant {
             Field::with("widths", sizes(), json!([64, 64, 128]), "Output channels of each convolution.").from("", SOURCE),
             Field::with("hidden", sizes(), json!([3072, 2048]), "Units of each dense layer; the last is the number of features.")
                 .from("", SOURCE),
-            Field::with("dropout", DROPOUT, 0.5, "Probability that a unit is set to 0 in training, but for the last dense layer.")
+            Field::with("dropout", DROPOUT, DEFAULT_DROPOUT, "Probability that a unit is set to 0 in training, but for the last dense layer.")
                 .from("", SOURCE),
         ],
     }
+}
+
+/// Refuses a dropout that no layer has.
+pub(super) fn rules(fields: &Fields<'_>) -> Vec<Breach> {
+    let (layers, p) = (fields.sizes("hidden").map_or(2, |hidden| hidden.len()), fields.float("dropout").unwrap_or(DEFAULT_DROPOUT));
+    unless(layers > 1 || p == DEFAULT_DROPOUT, "dropout", || {
+        Fault::stage(format!("`dropout` {p} is not read with {layers} dense layers, for the last has none"))
+            .help("leave it out, or give more units in `hidden`")
+    })
 }
 
 pub(super) fn build(fields: &Fields<'_>, shape: Shape, classes: usize) -> Outcome<Network> {

@@ -6,7 +6,7 @@ use super::{ACTIVATIONS, DROPOUT, Fields, MOST, SIZES, activation, of_words};
 use crate::base::text::quoted;
 use crate::base::{Fault, Outcome};
 use crate::engine::{At, Layer, Network, Shape};
-use crate::spec::catalog::{self, Bound, Field, Type, Variant};
+use crate::spec::catalog::{self, Bound, Field, Type, Variant, When};
 use crate::spec::rules::Breach;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ const KINDS: &[Kind] = &[
                 Field::required("kernel", Type::List(Box::new(SIZES)), "Size of the kernel: one number, or rows and columns."),
                 pair("stride", Some(1), "Step between outputs."),
                 pair("padding", Some(0), "Zeros added at each border."),
-                pair("dilation", Some(1), "Distance between elements of the kernel."),
+                pair("dilation", Some(1), "Distance between elements of the kernel.").read_with("kernel", When::IsNot(&["[1]", "[1,1]"])),
                 Field::with("groups", SIZES, 1, "Groups of channels that do not see each other."),
                 Field::with("bias", Type::Bool, true, "Whether it has a bias."),
                 name(),
@@ -206,7 +206,7 @@ const KINDS: &[Kind] = &[
                 size("hidden", "Outputs of one direction at a position."),
                 Field::with("layers", SIZES, 1, "Layers on top of each other."),
                 Field::with("both", Type::Bool, false, "Whether it runs both ways; the outputs stand side by side."),
-                Field::with("dropout", DROPOUT, 0.0, "Probability of dropout between layers."),
+                Field::with("dropout", DROPOUT, 0.0, "Probability of dropout between layers.").read_with("layers", When::IsNot(&["1"])),
                 name(),
             ]
         },
@@ -344,6 +344,17 @@ impl Part<'_> {
 pub(super) fn takes_texts(params: &Map<String, Value>) -> bool {
     let is = |item: &Value| item.as_str() == Some("embedding") || item.get("layer").and_then(Value::as_str) == Some("embedding");
     params.get("layers").and_then(Value::as_array).is_some_and(|list| list.iter().any(is))
+}
+
+/// Words and padding that no layer of the list reads, where there is no table of words.
+pub(super) fn unread(params: &Map<String, Value>) -> Vec<Breach> {
+    let given = |name: &&&str| params.get(**name).is_some_and(|value| !value.is_null());
+    let unread = ["words", "padding"];
+    let names = unread.iter().filter(|_| !takes_texts(params)).filter(given);
+    let fault = |name: &&str| {
+        Breach::new(*name, Fault::stage(format!("`{name}` is not read without a layer `embedding`")).help("leave it out, or add the layer"))
+    };
+    names.map(fault).collect()
 }
 
 /// The items of the list, each with its kind; `flat` says whether a value is a vector, which only the samples decide.

@@ -5,7 +5,7 @@
 use super::{Fields, SIZES};
 use crate::base::Outcome;
 use crate::engine::{Layer, Network, Shape};
-use crate::spec::catalog::{Field, Type, Variant};
+use crate::spec::catalog::{Field, Type, Variant, When};
 use serde_json::json;
 
 pub(super) fn variant() -> Variant {
@@ -24,6 +24,7 @@ pub(super) fn variant() -> Variant {
             Field {
                 introduced: Some(json!("relu")),
                 ..Field::with("activation", super::ACTIVATIONS, "relu", "What follows each hidden layer.")
+                    .read_with("hidden", When::IsNot(&["[]"]))
             },
         ],
     }

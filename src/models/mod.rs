@@ -128,7 +128,7 @@ const FAMILIES: [Family; 21] = [
     Family { variant: texts::rnn::variant_words, build: texts::rnn::build_words, rules: free },
     Family { variant: lenet::variant, build: lenet::build, rules: so_many_widths::<2> },
     Family { variant: cifarnet::variant, build: cifarnet::build, rules: free },
-    Family { variant: digit5cnn::variant, build: digit5cnn::build, rules: free },
+    Family { variant: digit5cnn::variant, build: digit5cnn::build, rules: digit5cnn::rules },
     Family { variant: amazonmlp::variant, build: amazonmlp::build, rules: free },
     Family { variant: mobilenet::variant, build: mobilenet::build, rules: free },
     Family { variant: alexnet::variant, build: alexnet::build, rules: so_many_widths::<5> },
@@ -160,12 +160,29 @@ pub fn registry() -> Vec<Variant> {
 pub fn rules(kind: &str, params: &Map<String, Value>) -> Vec<Breach> {
     let variants = registry();
     let Some(index) = variants.iter().position(|variant| variant.name == kind) else { return Vec::new() };
+    // Before some words are put in.
+    let mut breaches = if kind == "layers" { layers::unread(params) } else { Vec::new() };
     let params = with_some_words(kind, params);
-    (FAMILIES[index].rules)(&Fields { variant: &variants[index], params: &params })
+    breaches.extend((FAMILIES[index].rules)(&Fields { variant: &variants[index], params: &params }));
+    breaches
+}
+
+/// Refuses a table of fewer words than the texts have, of which there are `size`; `padding` fills texts up.
+///
+/// # Errors
+/// A stage fault.
+pub fn enough_words(kind: &str, params: &Map<String, Value>, size: u64, padding: u64) -> Outcome<()> {
+    let Some(words) = params.get("words").and_then(Value::as_u64).filter(|_| takes_texts(kind, params)) else { return Ok(()) };
+    // A last word that only fills texts up may be left out, as PFLlib does where every text is full.
+    if words + u64::from(padding + 1 == size) < size {
+        return Err(Fault::stage(format!("`words` is {words}, but the data set has {size} words")).help("leave `words` out"));
+    }
+    Ok(())
 }
 
 /// The parameters with some vocabulary where the data set is to say it: what is asked here does not depend on which.
-fn with_some_words(kind: &str, params: &Map<String, Value>) -> Map<String, Value> {
+#[must_use]
+pub fn with_some_words(kind: &str, params: &Map<String, Value>) -> Map<String, Value> {
     let mut params = params.clone();
     for (word, number) in [("words", 2), ("padding", 0)] {
         if asks(kind, word) && params.get(word).is_none_or(Value::is_null) {

@@ -4,7 +4,7 @@
 use super::{Fields, MOST, SIZES, unless};
 use crate::base::{Fault, Outcome};
 use crate::engine::{Entry, Init, Layer, Network, Shape};
-use crate::spec::catalog::{Field, Type, Variant};
+use crate::spec::catalog::{Field, Type, Variant, When};
 use crate::spec::rules::Breach;
 
 pub(super) fn variant() -> Variant {
@@ -40,7 +40,8 @@ pub(super) fn variant() -> Variant {
                 32,
                 "Channels of a group, which have one weight and one bias together.",
             )
-            .from("", "FedML"),
+            .from("", "FedML")
+            .read_with("norm", When::Is(&["group"])),
         ],
     }
 }

@@ -142,6 +142,25 @@ pub struct Field {
     pub introduced: Option<Value>,
     /// A choice beside it and the words of it that have this field; with any other word it is an error to give it, and it is absent.
     pub only: Option<(&'static str, &'static [&'static str])>,
+    /// When it is read: each of these must hold. Where one does not, the field keeps its default, and it is an error to give it
+    /// another value. Unlike `only`, this leaves keys as they are.
+    pub read: Vec<Clause>,
+}
+
+/// Parameters beside a field, one of which must be so that the field is read.
+pub type Clause = Vec<(&'static str, When)>;
+
+/// What a parameter must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    /// One of these, as it is written: words, truth values, numbers, `[]`.
+    Is(&'static [&'static str]),
+    /// None of these.
+    IsNot(&'static [&'static str]),
+    /// There.
+    Given,
+    /// Not there.
+    Absent,
 }
 
 /// What holds when a field is left out.
@@ -229,7 +248,7 @@ impl Field {
     /// A required field.
     #[must_use]
     pub fn required(name: &'static str, ty: Type, doc: &'static str) -> Self {
-        Self { name, doc, ty, default: Default::Required, symbol: "", source: "", introduced: None, only: None }
+        Self { name, doc, ty, default: Default::Required, symbol: "", source: "", introduced: None, only: None, read: Vec::new() }
     }
     /// A field with a default value.
     #[must_use]
@@ -245,6 +264,17 @@ impl Field {
     #[must_use]
     pub fn only(mut self, choice: &'static str, words: &'static [&'static str]) -> Self {
         self.only = Some((choice, words));
+        self
+    }
+    /// Says that the field is read only where another parameter is so; of several of these all must hold.
+    #[must_use]
+    pub fn read_with(self, name: &'static str, when: When) -> Self {
+        self.read_with_any(vec![(name, when)])
+    }
+    /// Says that the field is read only where one of these holds.
+    #[must_use]
+    pub fn read_with_any(mut self, clause: Clause) -> Self {
+        self.read.push(clause);
         self
     }
     /// Adds the paper's symbol and the source of the default.

@@ -3,6 +3,7 @@
 //! Knows shapes, not which stages exist in the world: the catalog describes them.
 
 use super::catalog::{Bound, Default, Field, Shape, Type, Variant};
+use super::idle;
 use super::diagnostic::{Diagnostic, Problems, suggest};
 use super::node::{Data, Key, Node, Place};
 use super::params::Params;
@@ -119,6 +120,7 @@ impl Checker<'_> {
         if !unknown_variant {
             self.missing(shape, variant, node.place, prefix, entries);
             self.left_out(shape, variant, entries, prefix, own);
+            self.idle(shape, variant, entries, prefix, own);
         }
         variant
     }
@@ -139,6 +141,28 @@ impl Checker<'_> {
                 self.say("other-variant", message, key.place, Some(help));
             }
             own.remove(field.name);
+        }
+    }
+
+    /// Refuses values that nobody reads beside the other parameters. That of the default may stand there, for a sweep that has it.
+    fn idle(&mut self, shape: &Shape, variant: Option<usize>, entries: &[(Key, Node)], prefix: &str, own: &Map<String, Value>) {
+        let fields: Vec<&Field> = all_fields(shape, variant).collect();
+        let of = |name: &str| {
+            let default = || match &fields.iter().find(|field| field.name == name)?.default {
+                Default::Is(value) => Some(value),
+                _ => None,
+            };
+            own.get(name).or_else(default)
+        };
+        for field in &fields {
+            let given = entries.iter().find(|(key, value)| &*key.text == field.name && !value.is_null());
+            let Some((key, _)) = given.filter(|(key, _)| !self.inherited.contains(&key.place)) else { continue };
+            let usual = own.get(field.name).is_none_or(|value| matches!(&field.default, Default::Is(default) if idle::same(default, value)));
+            if let Some(clause) = field.read.iter().find(|clause| !idle::holds(clause, of)).filter(|_| !usual) {
+                let (why, help) = idle::why(clause, of);
+                let message = format!("{} is not read {why}", self.called(&join(prefix, field.name)));
+                self.say("idle", message, key.place, Some(help));
+            }
         }
     }
 

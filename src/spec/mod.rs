@@ -11,6 +11,7 @@ pub mod code;
 pub mod diagnostic;
 pub mod document;
 pub mod expr;
+mod idle;
 mod instances;
 pub mod node;
 pub mod overrides;

@@ -36,17 +36,6 @@ struct DataInfo {
 
 const HEADER: &str = "pflpipe";
 
-/// Refuses a table of fewer words than the texts have.
-fn fewer(params: &Map<String, Value>, vocabulary: &Value) -> Outcome<()> {
-    let number = |value: Option<&Value>| value.and_then(Value::as_u64).unwrap_or_default();
-    let (own, words, padding) = (number(params.get("words")), number(vocabulary.get("size")), number(vocabulary.get("padding")));
-    // A last word that only fills texts up may be left out, as PFLlib does where every text is full.
-    if own + u64::from(padding + 1 == words) < words {
-        return Err(Fault::stage(format!("`words` is {own}, but the data set has {words} words")).help("leave `words` out"));
-    }
-    Ok(())
-}
-
 /// Output `model`: a safetensors file that says how to build the network, with the initial parameters.
 pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
     let info = host.store().read(&input(task, "data", "info")?)?;
@@ -65,12 +54,13 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
                 params.insert(own.to_owned(), vocabulary.get(field).cloned().unwrap_or_default());
             }
         }
-        fewer(&params, vocabulary)?;
+        let number = |name: &str| vocabulary.get(name).and_then(Value::as_u64).unwrap_or_default();
+        models::enough_words(&kind, &params, number("size"), number("padding"))?;
     }
     let net = Arc::new(models::build(&kind, &params, info.shape, info.classes)?);
     // Its parameters, and on their way to a file: in torch's order, as bytes, and as the file.
     memory::demand(net.layout().len as u64 * 16, "the model")?;
-    let model = Model::init(net, &mut stream(seed, Purpose::Initialisation, 0, 0, 0));
+    let model = Model::init_until(net, &mut stream(seed, Purpose::Initialisation, 0, 0, 0), &|| host.stopping())?;
     let revision = models::registry().iter().find(|v| v.name == kind).map_or(0, |v| v.revision);
     let header = Header { kind, revision, params, shape: info.shape, classes: info.classes };
     outputs(host, [("model", &write(&model, &header)?)])

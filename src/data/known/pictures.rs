@@ -185,7 +185,8 @@ pub(super) const FEMNIST: Entry = Entry {
 
 pub(super) const OMNIGLOT: Entry = Entry {
     name: "omniglot",
-    doc: "Omniglot: drawings of 105 x 105 by alphabet, character and 20 drawers; zips or their folders in `Omniglot/`.",
+    doc: "Omniglot: drawings of 105 x 105 by alphabet, character and 20 drawers; zips or their folders in `Omniglot/`, \
+          also the small sets `images_background_small1.zip` and `..._small2.zip`.",
     folders: &["Omniglot", "omniglot-py", "omniglot"],
     files: &[
         file(
@@ -207,7 +208,8 @@ pub(super) const OMNIGLOT: Entry = Entry {
     ],
     source: "B. Lake, R. Salakhutdinov, J. Tenenbaum, Human-level concept learning through probabilistic program induction, Science 350, 2015",
     license: "MIT",
-    note: "",
+    note: "`subset: small1` or `small2` takes `images_background_small1.zip` or `images_background_small2.zip` instead, from the same \
+           address; `data fetch` gets the two large ones",
     trust: Trust::Files,
     fields: omniglot::fields,
     load: omniglot::load,

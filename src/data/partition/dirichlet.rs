@@ -8,11 +8,11 @@ use super::super::params::Params;
 use super::numpy::{self, Legacy};
 use super::portable::{exp, ln_gamma_draw};
 use super::repair::repair;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags, Procedure};
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome};
-use crate::spec::catalog::{Field, Type};
+use crate::spec::catalog::{Field, Type, When};
 
 /// The least samples of a client in the procedures of FedML and NIID-Bench.
 const LEAST: usize = 10;
@@ -30,7 +30,8 @@ pub(super) fn fields() -> Vec<Field> {
             Type::Bool,
             true,
             "A client that holds its mean share gets no more classes; `pfllib` always does so, `clean` and `fedml` may go without.",
-        ),
+        )
+        .read_with("variant", When::Is(&["clean", "fedml"])),
     ]
 }
 
@@ -170,7 +171,7 @@ fn until_enough(
         }
     }
     let (smallest, mut clients, exhausted) = best.unwrap_or_default();
-    let failed = || request.exhausted(request.attempts, smallest, least);
+    let failed = || request.exhausted(request.attempts, smallest, least, "alpha");
     if !request.repair {
         return Err(failed());
     }

@@ -5,7 +5,7 @@
 
 use super::super::params::Params;
 use super::numpy::Legacy;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, dirichlet, pathological};
 use crate::base::random::{Purpose, stream};
 use crate::base::{Fault, Outcome};
@@ -67,6 +67,6 @@ fn allocate(request: &Request<'_>, per_client: usize, rng: &mut Legacy) -> Outco
         }
     }
     Err(Fault::stage(format!("infeasible: in {} draws some class always had fewer than {wanted} clients", request.attempts))
-        .at(format!("partition `{}`", request.kind))
+        .at(format!("partition `{}`", request.rule.name))
         .help("choose more clients, a greater `classes_per_client` or `max_attempts`, or `variant: clean`"))
 }

@@ -8,7 +8,7 @@ use super::super::params::Params;
 use super::super::parts::{HEADER, with_header};
 use super::numpy::Legacy;
 use super::portable::gauss;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Partition, iid};
 use crate::base::Outcome;
 use crate::base::random::{Purpose, stream};

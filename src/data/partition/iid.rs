@@ -7,11 +7,11 @@
 use super::super::params::Params;
 use super::numpy::Legacy;
 use super::portable::{exp, ln_gamma_draw};
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags, Procedure, deal, pathological};
 use crate::base::Outcome;
 use crate::base::random::{Purpose, shuffle, stream};
-use crate::spec::catalog::{Field, Type};
+use crate::spec::catalog::{Field, Type, When};
 
 pub(super) fn fields() -> Vec<Field> {
     vec![
@@ -21,20 +21,24 @@ pub(super) fn fields() -> Vec<Field> {
             true,
             "Equal sizes, the only ones of `fedml`. Otherwise `pfllib` draws them so that the last client gets about half of the data, \
              and `clean` by `size_alpha`.",
-        ),
+        )
+        .read_with("variant", When::Is(&["pfllib", "clean"])),
         Field::with(
             "stratified",
             Type::Bool,
             true,
             "`clean` only: deal each class evenly, so that label distributions agree but for rounding; otherwise shuffle all samples \
              together.",
-        ),
+        )
+        .read_with("variant", When::Is(&["clean"])),
         Field::with(
             "size_alpha",
             Type::positive(),
             1.0,
             "`clean` with `balance: false` only: client sizes are proportional to a symmetric Dirichlet draw with this parameter.",
-        ),
+        )
+        .read_with("variant", When::Is(&["clean"]))
+        .read_with("balance", When::Is(&["false"])),
     ]
 }
 

@@ -7,9 +7,10 @@
 use super::super::files::{self, Source};
 use super::super::npy;
 use super::super::params::Params;
+use super::super::pfllib::Made;
 use super::super::registry::inside;
 use super::numpy::Legacy;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags};
 use crate::base::fault::Placed;
 use crate::base::{Digest, Fault, Outcome};
@@ -179,6 +180,25 @@ fn read(source: &Source) -> Outcome<Lists> {
     }
 }
 
+/// How the clients in the file of a partition with these parameters were made, where the file says it.
+///
+/// # Errors
+/// A storage fault when the file is not there or not sound.
+pub fn made(params: &Map<String, Value>, folders: &[PathBuf]) -> Outcome<Option<Made>> {
+    let Some(name) = params.get("file").and_then(Value::as_str) else { return Ok(None) };
+    let content = find(name, folders)?.whole(GREATEST)?;
+    if content.starts_with(b"PK") {
+        let mut arrays = npy::Npz::new(&content)?;
+        let has = arrays.names().iter().any(|name| name == "alpha");
+        let array = if has { Some(arrays.array("alpha")?) } else { None };
+        let alpha = array.filter(|array| array.kind == npy::Kind::Float(8)).and_then(|array| array.bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)));
+        return Ok(Some(Made { alpha, ..Made::default() }));
+    }
+    let Ok(Value::Object(told)) = serde_json::from_slice(&content) else { return Ok(None) };
+    let kind = told.get("manifest").and_then(|manifest| manifest.get("kind")).and_then(Value::as_str);
+    Ok(kind.map(|kind| Made::by(kind, told.get("alpha").and_then(Value::as_f64))))
+}
+
 fn from_npz(content: &[u8]) -> Outcome<Lists> {
     let mut arrays = npy::Npz::new(content)?;
     let mut side = |name: &str| -> Outcome<Vec<Vec<u32>>> {
@@ -225,8 +245,8 @@ mod tests {
             ("regions", json!({"clients": 9, "regions": 3, "skew": "iid", "variant": "profed"})),
         ] {
             let made = make(kind, &setting, &labels, &[]).expect("feasible");
-            let json = made.to_json(&labels).expect("its labels").to_string().into_bytes();
-            for (name, content) in [("p.json", json), ("p.npz", made.to_npz().expect("memory"))] {
+            let json = made.to_json(&labels, None).expect("its labels").to_string().into_bytes();
+            for (name, content) in [("p.json", json), ("p.npz", made.to_npz(None).expect("memory"))] {
                 std::fs::write(dir.path().join(name), content).expect("a temporary file");
                 let back = make("imported", &json!({"file": name}), &labels, &dirs).expect("own export");
                 assert_eq!((back.clients(), back.hold_out(), back.shared_test()), (made.clients(), made.hold_out(), made.shared_test()));

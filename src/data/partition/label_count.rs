@@ -6,7 +6,7 @@
 use super::super::params::Params;
 use super::numpy::Legacy;
 use super::python::Python;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags, deal, pathological};
 use crate::base::Outcome;
 use crate::base::random::{Purpose, shuffle, stream};

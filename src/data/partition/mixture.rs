@@ -9,11 +9,11 @@ use super::super::params::Params;
 use super::numpy::Legacy;
 use super::portable::{exp, gauss, ln_gamma_draw};
 use super::quantity::dirichlet_weights;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags, deal};
 use crate::base::random::{Purpose, Stream, shuffle, stream, unit};
 use crate::base::{Fault, Outcome};
-use crate::spec::catalog::{Field, Type};
+use crate::spec::catalog::{Field, Type, When};
 
 const SIZES: &[(&str, &str)] = &[
     ("equal", "all alike; `fedlab` leaves out what does not divide"),
@@ -29,14 +29,17 @@ pub(super) fn fields() -> Vec<Field> {
             .from("dir_alpha", "FedLab's examples"),
         Field::with("sizes", Type::Choice(SIZES), "equal", "How many samples the clients get."),
         Field::with("size_sigma", Type::positive(), 0.3, "`sizes: lognormal` only: the standard deviation of the logarithm of the sizes.")
-            .from("unbalance_sgm", "FedLab's examples"),
-        Field::with("size_alpha", Type::positive(), 1.0, "`sizes: dirichlet` only: the concentration of the sizes."),
+            .from("unbalance_sgm", "FedLab's examples")
+            .read_with("sizes", When::Is(&["lognormal"])),
+        Field::with("size_alpha", Type::positive(), 1.0, "`sizes: dirichlet` only: the concentration of the sizes.")
+            .read_with("sizes", When::Is(&["dirichlet"])),
         Field::with(
             "corrected",
             Type::Bool,
             false,
             "`fedlab` only: give out the samples of the classes that were drawn, instead of those at the same places of the data set.",
-        ),
+        )
+        .read_with("variant", When::Is(&["fedlab"])),
     ]
 }
 
@@ -78,6 +81,7 @@ impl Sizes {
                 Ok(sizes.into_iter().map(|size| size.max(0) as usize).collect())
             }
             2 => {
+                let mut best = 0.0_f64;
                 for _ in 0..request.attempts {
                     request.stop.go_on()?;
                     let mut p = rng.dirichlet(self.alpha, n);
@@ -86,8 +90,9 @@ impl Sizes {
                     if p.iter().all(|p| *p >= LEAST) {
                         return Ok(p.into_iter().map(|p| p as usize).collect());
                     }
+                    best = best.max(p.iter().copied().fold(f64::INFINITY, f64::min));
                 }
-                Err(request.exhausted(request.attempts, 0, LEAST as usize))
+                Err(request.exhausted(request.attempts, best as usize, LEAST as usize, "size_alpha"))
             }
             _ => Ok(vec![mean; n]),
         }
@@ -138,7 +143,7 @@ fn fedlab(request: &Request<'_>, alpha: f64, sizes: &Sizes, corrected: bool, rng
                     "infeasible: the mixtures of some clients seem used up before the clients are full; the reference would go on, maybe without end",
                 )
                 .at("partition `mixture`")
-                .help("choose a greater `alpha`, or `variant: clean`, which then draws from the other classes"));
+                .help(request.help(&["a greater `alpha`", "`variant: clean`, which then draws from the other classes"])));
             }
             let u = rng.double();
             let class = priors[client].iter().position(|p| u <= *p).unwrap_or(0);

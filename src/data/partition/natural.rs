@@ -5,11 +5,11 @@
 
 use super::super::params::Params;
 use super::numpy::Legacy;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags, deal};
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome, text};
-use crate::spec::catalog::{Field, Type};
+use crate::spec::catalog::{Field, Type, When};
 
 const FEWER: &[(&str, &str)] = &[
     ("largest", "the groups with the most samples, as PFLlib takes the 100 largest writers of FEMNIST; of equal ones the first"),
@@ -24,7 +24,8 @@ const ORDERS: &[(&str, &str)] = &[
 pub(super) fn fields() -> Vec<Field> {
     vec![
         Field::optional("clients", Type::at_least(1), "The number of clients; one for each group when absent."),
-        Field::with("fewer", Type::Choice(FEWER), "largest", "What is done when there are fewer clients than groups."),
+        Field::with("fewer", Type::Choice(FEWER), "largest", "What is done when there are fewer clients than groups.")
+            .read_with("clients", When::Given),
         Field::with("order", Type::Choice(ORDERS), "group", "The order of the clients."),
         Field::optional(
             "least_classes",
@@ -53,12 +54,21 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, _: Option<&mut Le
     let clients = params.count("clients", 1)?.unwrap_or(samples.len());
     if samples.len() < clients || samples.is_empty() {
         let there = text::count(samples.len(), what);
+        // Groups are left out only for these.
+        let mut ways = vec!["fewer clients"];
+        ways.extend(request.least.map(|_| "a lower `least_samples`"));
+        ways.extend((least_classes > 1).then_some("a lower `least_classes`"));
+        let enough = if ways.len() > 1 { " with enough samples" } else { "" };
+        if samples.is_empty() {
+            ways.remove(0);
+            return Err(Fault::stage(format!("infeasible: there is no {what}{enough}")).help(request.help(&ways)));
+        }
         return Err(Fault::stage(format!(
-            "infeasible: {} need as many {what}s, but there {} {there} with enough samples",
+            "infeasible: {} need as many {what}s, but there {} {there}{enough}",
             text::count(clients, "client"),
-            if samples.len() == 1 { "is" } else { "are" }
+            if samples.len() == 1 { "is" } else { "are" },
         ))
-        .help("choose fewer clients, or lower `least_samples` and `least_classes`"));
+        .help(request.help(&ways)));
     }
     let mut chosen: Vec<Vec<u32>> = if params.choice("fewer", FEWER)? == Some(1) {
         shuffle(&mut stream(request.seed, Purpose::Partition, 0, 0, 0), &mut samples);

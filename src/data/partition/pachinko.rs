@@ -6,7 +6,7 @@
 use super::super::params::Params;
 use super::numpy::Legacy;
 use super::quantity::dirichlet_weights;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags, deal};
 use crate::base::random::{Purpose, Stream, shuffle, stream, unit};
 use crate::base::{Fault, Outcome};

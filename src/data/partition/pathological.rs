@@ -6,7 +6,7 @@
 
 use super::super::params::Params;
 use super::numpy::Legacy;
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags, deal};
 use crate::base::random::{Purpose, shuffle, stream, unit};
 use crate::base::{Fault, Outcome, text};
@@ -26,7 +26,7 @@ pub(super) fn per_client(request: &Request<'_>, params: &Params<'_>, present: us
     if found > present {
         return Err(Fault::stage(format!("`classes_per_client` is {found}, but the data set has {}", classes(present)))
             .help(format!("choose 1 to {present}"))
-            .at(format!("partition `{}`", request.kind)));
+            .at(format!("partition `{}`", request.rule.name)));
     }
     Ok(found)
 }
@@ -65,8 +65,8 @@ pub(super) fn slices(request: &Request<'_>, per_client: usize, balance: bool, rn
                     text::count(own.len(), "sample"),
                     text::count(chosen.len(), "client"),
                 ))
-                .at(format!("partition `{}`", request.kind))
-                .help("choose fewer clients, `balance: true`, or `variant: clean`"));
+                .at(format!("partition `{}`", request.rule.name))
+                .help(request.help(&["fewer clients", "`balance: true`", "`variant: clean`"])));
             }
             let range = u32::try_from(high - 1 - low).unwrap_or(u32::MAX);
             (1..chosen.len()).map(|_| low + rng.up_to(range) as usize).collect()
@@ -118,7 +118,7 @@ pub(super) fn holders(
     present: &[usize],
     rng: &mut crate::base::random::Stream,
 ) -> Outcome<Vec<Vec<usize>>> {
-    let place = || format!("partition `{}`", request.kind);
+    let place = || format!("partition `{}`", request.rule.name);
     if request.clients * per_client < present.len() {
         return Err(Fault::stage(format!(
             "infeasible: {} of {} each cannot hold all {}",
@@ -139,7 +139,7 @@ pub(super) fn holders(
             text::count(holders.len(), "client")
         ))
         .at(place())
-        .help("choose fewer clients or a lower `classes_per_client`")),
+        .help(request.help(&["fewer clients", "a lower `classes_per_client`"]))),
     }
 }
 

@@ -7,7 +7,7 @@
 use super::super::params::Params;
 use super::numpy::{Legacy, sum};
 use super::portable::{exp, gauss};
-use super::rules::Request;
+use super::request::Request;
 use super::{Drawn, Flags, deal};
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome};

@@ -6,11 +6,12 @@
 use super::super::params::Params;
 use super::numpy::{self, Legacy};
 use super::portable::{exp, ln_gamma_draw};
-use super::rules::{MOST_ATTEMPTS, Request};
+use super::request::Request;
+use super::rules::MOST_ATTEMPTS;
 use super::{Drawn, Flags, deal};
 use crate::base::Outcome;
 use crate::base::random::{Purpose, Stream, shuffle, stream};
-use crate::spec::catalog::{Field, Type};
+use crate::spec::catalog::{Field, Type, When};
 
 /// The least samples of a client in NIID-Bench.
 const LEAST: usize = 10;
@@ -23,7 +24,8 @@ pub(super) fn fields() -> Vec<Field> {
             "max_attempts",
             Type::Int { min: 1, max: MOST_ATTEMPTS as i64 },
             "`niid-bench` only: the most draws until every client has `least_samples`; when absent, as many as take about half a second.",
-        ),
+        )
+        .read_with("variant", When::Is(&["niid-bench"])),
     ]
 }
 
@@ -64,7 +66,7 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
         clients.push(order[from..].to_vec());
         return Ok(Drawn::whole(clients, Flags { attempts: attempt, ..Flags::default() }));
     }
-    Err(request.exhausted(request.attempts, best as usize, least))
+    Err(request.exhausted(request.attempts, best as usize, least, "beta"))
 }
 
 /// Weights in proportion to a symmetric Dirichlet draw, the greatest of them 1.

@@ -8,11 +8,14 @@
 use super::super::params::Params;
 use super::numpy::Legacy;
 use super::python::Python;
-use super::rules::{MOST_ATTEMPTS, Request};
-use super::{Drawn, Flags, deal, dirichlet};
+use super::request::Request;
+use super::rules::MOST_ATTEMPTS;
+use super::{Drawn, Flags, Procedure, deal, dirichlet};
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome, text};
-use crate::spec::catalog::{Bound, Field, Type};
+use crate::spec::catalog::{Bound, Field, Type, When};
+use crate::spec::rules::Breach;
+use serde_json::{Map, Value};
 
 const SKEWS: &[(&str, &str)] = &[
     ("iid", "every region has the labels of the whole"),
@@ -29,23 +32,29 @@ pub(super) fn fields() -> Vec<Field> {
         Field::with("regions", Type::at_least(1), 3, "The number of regions; the clients are dealt to them evenly, in order.")
             .from("", "ProFed"),
         Field::with("skew", Type::Choice(SKEWS), "hard", "How the regions differ.").from("", "ProFed"),
-        Field::with("alpha", Type::positive(), 0.5, "`skew: dirichlet` only: the concentration. Above 0.").from("alpha", "ProFed"),
+        Field::with("alpha", Type::positive(), 0.5, "`skew: dirichlet` only: the concentration. Above 0.")
+            .from("alpha", "ProFed")
+            .read_with("skew", When::Is(&["dirichlet"])),
         Field::optional(
             "shares",
             share(),
             "`skew: matrix`: for each region a list of the share of each class in it. `profed` takes so much of the region's samples; \
              `clean` shares out each class in these proportions.",
-        ),
+        )
+        .read_with("skew", When::Is(&["matrix"])),
         Field::optional(
             "label_shares",
             share(),
             "`skew: matrix`, `clean` only: for each class a list of the share of it that each region gets; at most 1 together.",
-        ),
+        )
+        .read_with("skew", When::Is(&["matrix"]))
+        .read_with("variant", When::Is(&["clean"])),
         Field::optional(
             "max_attempts",
             Type::Int { min: 1, max: MOST_ATTEMPTS as i64 },
             "`skew: dirichlet` only: the most draws until every region has 10 samples; when absent, as many as take about half a second.",
-        ),
+        )
+        .read_with("skew", When::Is(&["dirichlet"])),
     ]
 }
 
@@ -58,20 +67,90 @@ enum Skew {
     Dirichlet(f64),
 }
 
-pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut Legacy>) -> Outcome<Drawn> {
-    let regions = params.count("regions", 1)?.unwrap_or(3);
-    let classes = request.classes();
-    if request.clients < regions {
-        let what = format!("{} cannot be in {regions} regions", text::count(request.clients, "client"));
-        return Err(Fault::stage(what).help("choose at least as many clients as regions"));
+/// What is wrong with the regions, as far as it can be seen without the data set; `classes` where they are known.
+pub(super) fn rules(params: &Map<String, Value>, classes: Option<usize>) -> Vec<Breach> {
+    let whole = |name: &str| params.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    let word = |name: &str| params.get(name).and_then(Value::as_str);
+    let regions = whole("regions").unwrap_or(3);
+    let skew = word("skew").unwrap_or("hard");
+    let breach = |path: &str, what: String, help: &str| vec![Breach::new(path, Fault::stage(what).help(help))];
+    if let Some(clients) = whole("clients").filter(|clients| *clients < regions) {
+        let what = format!("{} cannot be in {regions} regions", text::count(clients, "client"));
+        return breach("regions", what, "choose at least as many clients as regions");
     }
+    if let Some(classes) = classes.filter(|classes| skew == "hard" && regions > *classes) {
+        let what = format!("`regions` is {regions}, but there are only {classes} classes to tell them apart");
+        return breach("regions", what, "choose fewer regions, or `skew: dirichlet`");
+    }
+    if skew != "matrix" {
+        return Vec::new();
+    }
+    let given = |name: &str| params.get(name).filter(|value| !value.is_null());
+    let (name, rows, columns) = match (given("shares"), given("label_shares")) {
+        (Some(_), None) => ("shares", Some(regions), classes),
+        (None, Some(_)) => ("label_shares", classes, Some(regions)),
+        (None, None) => return breach("skew", "`skew: matrix` needs either `shares` or `label_shares`".into(), "give one of them"),
+        (Some(_), Some(_)) => {
+            return breach("label_shares", "`skew: matrix` needs either `shares` or `label_shares`, not both".into(), "leave one of them out");
+        }
+    };
+    let profed = word("variant") == Some(Procedure::Profed.describe().0);
+    if name == "label_shares" && profed {
+        return breach(name, "`label_shares` is not possible with `variant: profed`".into(), "use `shares`, or `variant: clean`");
+    }
+    matrix(name, given(name).unwrap_or(&Value::Null), rows, columns, profed)
+}
+
+/// What is wrong with a matrix of shares of so many rows and columns, where that is known.
+fn matrix(name: &str, value: &Value, height: Option<usize>, width: Option<usize>, profed: bool) -> Vec<Breach> {
+    let one = |path: String, fault: Fault| vec![Breach::new(path, fault)];
+    let number = |value: &Value| value.as_f64().filter(|x| x.is_finite() && *x >= 0.0);
+    let row = |value: &Value| value.as_array()?.iter().map(number).collect::<Option<Vec<f64>>>();
+    let rows = value.as_array().and_then(|rows| rows.iter().map(row).collect::<Option<Vec<_>>>());
+    let (of_row, of_column) = if name == "shares" { ("region", "class") } else { ("class", "region") };
+    let form = format!("`{name}` is a list for each {of_row} of the share of each {of_column}");
+    let Some(rows) = rows else {
+        return one(name.into(), Fault::stage(format!("`{name}` must be lists of numbers of at least 0")).help(form));
+    };
+    if let Some(height) = height.filter(|height| *height != rows.len()) {
+        let what = format!("`{name}` has {}, but must have {height}, one for each {of_row}", text::count(rows.len(), "list"));
+        return one(name.into(), Fault::stage(what).help(form));
+    }
+    let width = width.or(rows.first().map(Vec::len)).unwrap_or_default();
+    if let Some((at, row)) = rows.iter().enumerate().find(|(_, row)| row.len() != width || row.is_empty()) {
+        let found = text::count(row.len(), "number");
+        let what = format!("`{name}` of {of_row} {at} has {found}, but must have {}, one for each {of_column}", width.max(1));
+        return one(format!("{name}.{at}"), Fault::stage(what).help(form));
+    }
+    let nothing = |region: usize| match of_row {
+        "region" => rows[region].iter().all(|share| *share <= 0.0),
+        _ => rows.iter().all(|row| row[region] <= 0.0),
+    };
+    if let Some(region) = (0..if of_row == "region" { rows.len() } else { width }).find(|region| nothing(*region)) {
+        let path = if of_row == "region" { format!("{name}.{region}") } else { name.to_owned() };
+        let fault = Fault::stage(format!("region {region} gets no sample: all its shares are 0"));
+        return one(path, fault.help("give each region a share of some class, or choose fewer `regions`"));
+    }
+    let whole = name == "label_shares" || profed;
+    let above = |row: &[f64]| row.iter().sum::<f64>() > 1.0 + 1e-9;
+    match rows.iter().enumerate().find(|(_, row)| whole && above(row)) {
+        Some((at, row)) => {
+            let what = format!("`{name}` of {of_row} {at} sum to {}, but must not be above 1", row.iter().sum::<f64>());
+            one(format!("{name}.{at}"), Fault::stage(what).help("lower them, so that together they are at most 1"))
+        }
+        None => Vec::new(),
+    }
+}
+
+pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut Legacy>) -> Outcome<Drawn> {
+    let classes = request.classes();
+    if let Some(breach) = rules(params.map(), Some(classes)).into_iter().next() {
+        return Err(breach.fault);
+    }
+    let regions = params.count("regions", 1)?.unwrap_or(3);
     let skew = match params.choice("skew", SKEWS)?.unwrap_or(1) {
         0 => Skew::Regions(vec![vec![1.0 / classes as f64; classes]; regions]),
         1 => {
-            if regions > classes {
-                return Err(Fault::stage(format!("`regions` is {regions}, but there are only {classes} classes to tell them apart"))
-                    .help("choose fewer regions, or `skew: dirichlet`"));
-            }
             let mut rows = vec![vec![0.0; classes]; regions];
             let mut first = 0;
             for (row, size) in rows.iter_mut().zip(deal::even(classes, regions)) {
@@ -81,10 +160,9 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
             Skew::Regions(rows)
         }
         2 => Skew::Dirichlet(params.number("alpha", 0.0, None)?.unwrap_or(0.5)),
-        _ => match (params.matrix("shares", regions, classes)?, params.matrix("label_shares", classes, regions)?) {
-            (Some(rows), None) => Skew::Regions(rows),
-            (None, Some(rows)) => Skew::Labels(rows),
-            _ => return Err(Fault::stage("`skew: matrix` needs either `shares` or `label_shares`")),
+        _ => match params.matrix("shares", regions, classes)? {
+            Some(rows) => Skew::Regions(rows),
+            None => Skew::Labels(params.required("label_shares", params.matrix("label_shares", classes, regions)?)?),
         },
     };
     let devices = deal::even(request.clients, regions);
@@ -97,16 +175,6 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
 fn clean(request: &Request<'_>, skew: &Skew, devices: &[usize]) -> Outcome<Drawn> {
     let mut flags = Flags { attempts: 1, ..Flags::default() };
     let mut regions: Vec<Vec<u32>> = vec![Vec::new(); devices.len()];
-    if let Skew::Regions(rows) | Skew::Labels(rows) = skew {
-        let share = |region: usize| match skew {
-            Skew::Labels(_) => rows.iter().any(|row| row[region] > 0.0),
-            _ => rows[region].iter().any(|&share| share > 0.0),
-        };
-        if let Some(region) = (0..devices.len()).find(|&region| !share(region)) {
-            return Err(Fault::stage(format!("region {region} gets no sample: all its shares are 0"))
-                .help("give each region a share of some class, or choose fewer `regions`"));
-        }
-    }
     if let Skew::Dirichlet(alpha) = skew {
         let everyone: Vec<usize> = (0..regions.len()).collect();
         let least = LEAST.min(request.labels.len() / regions.len());
@@ -120,9 +188,6 @@ fn clean(request: &Request<'_>, skew: &Skew, devices: &[usize]) -> Outcome<Drawn
             let (weights, total): (Vec<f64>, usize) = match skew {
                 Skew::Labels(rows) => {
                     let sum: f64 = rows[class].iter().sum();
-                    if sum > 1.0 + 1e-9 {
-                        return Err(Fault::stage(format!("`label_shares` of class {class} sum to {sum}, but must not be above 1")));
-                    }
                     (rows[class].clone(), ((sum * own.len() as f64).round() as usize).min(own.len()))
                 }
                 Skew::Regions(rows) => {
@@ -174,9 +239,8 @@ fn profed(request: &Request<'_>, skew: &Skew, devices: &[usize], rng: &mut Legac
                 attempts = attempts.max(draws);
                 regions
             }
-            Skew::Labels(_) => {
-                return Err(Fault::stage("`label_shares` is not possible with `variant: profed`").help("use `shares`, or `variant: clean`"));
-            }
+            // Refused by the rules.
+            Skew::Labels(_) => vec![Vec::new(); devices.len()],
         });
     }
     // The environment seeds numpy again before it deals to the devices.
@@ -232,5 +296,5 @@ fn by_proportions(
         }
         best = best.max(smallest);
     }
-    Err(request.exhausted(request.attempts, best, LEAST))
+    Err(request.exhausted(request.attempts, best, LEAST, "alpha"))
 }

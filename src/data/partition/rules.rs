@@ -2,21 +2,20 @@
 //!
 //! Adding a rule is one file and one entry here.
 
-use super::super::dataset::Groups;
 use super::super::params::Params;
 use super::numpy::Legacy;
-use super::population::{Population, Stop};
+use super::pool::{HOLD_OUT, ORIGINAL, POOLS, Pool, TESTS};
+use super::population::Population;
+use super::request::Request;
 use super::{
-    Client, Drawn, Partition, Procedure, dirichlet, extended, feature_noise, iid, imported, label_count, mixture, natural, pachinko,
+    Client, Drawn, Partition, Procedure, dirichlet, extended, feature_noise, iid, imported, known, label_count, mixture, natural, pachinko,
     pathological, power_law, quantity, regions, split,
 };
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome, text};
-use crate::spec::catalog::{Bound, Field, Type, Variant};
+use crate::spec::catalog::{Bound, Field, Type, Variant, When};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
-
-const BATCH: f64 = 10.0;
 
 type Words = &'static [(&'static str, &'static str)];
 const PFLLIB: Words = &[Procedure::Pfllib.describe(), Procedure::Clean.describe()];
@@ -26,34 +25,22 @@ const FEDLAB: Words = &[Procedure::Fedlab.describe(), Procedure::Clean.describe(
 const NIID_BENCH: Words = &[Procedure::NiidBench.describe(), Procedure::Clean.describe()];
 const PROFED: Words = &[Procedure::Clean.describe(), Procedure::Profed.describe()];
 
-/// Which samples are given out.
-const POOLS: Words = &[
-    ("all", "the original training and test samples together, as PFLlib does"),
-    ("train", "only the original training samples, as FedML and NIID-Bench do; the original test samples are held out"),
-];
-/// Where a client's test set comes from.
-const TESTS: Words = &[
-    ("split", "a part of the client's samples, by `train_ratio`"),
-    ("original", "those of the client's samples that the data set's original split calls test samples"),
-    ("hold-out", "the samples that are held out, the same for every client, as FedML has it; all of a client's own are for training"),
-];
-
 /// A kind of partition.
-struct Rule {
-    name: &'static str,
+pub(super) struct Rule {
+    pub(super) name: &'static str,
     doc: &'static str,
     /// Whose procedures there are, the default first; empty when there is no choice.
-    variants: Words,
+    pub(super) variants: Words,
     fields: fn() -> Vec<Field>,
     draw: fn(&Request<'_>, &Params<'_>, Option<&mut Legacy>) -> Outcome<Drawn>,
     /// Whether it may draw again until every client has enough.
     draws: bool,
-    has: Has,
+    pub(super) has: Has,
 }
 
 /// Which of the common parameters a rule has.
 #[derive(Clone, Copy, PartialEq)]
-enum Has {
+pub(super) enum Has {
     /// All of them, and the number of clients must be said.
     All,
     /// All of them; without a number of clients there is one for each group.
@@ -190,36 +177,21 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
     RULES.iter().chain([&IMPORTED])
 }
 
-/// What all rules are asked for, and the labels they work on.
-pub(super) struct Request<'a> {
-    pub kind: &'static str,
-    pub labels: &'a [u32],
-    /// The samples of each class, ascending.
-    pub by_class: Vec<Vec<u32>>,
-    pub clients: usize,
-    pub seed: u64,
-    pub ratio: f64,
-    pub procedure: Procedure,
-    /// The least samples of a client, where the parameter is set.
-    pub least: Option<usize>,
-    /// PFLlib's rule for the least samples.
-    pub reference_least: usize,
-    /// The most draws of the whole partition.
-    pub attempts: u32,
-    /// Asked before each draw.
-    pub stop: Stop<'a>,
-    /// Move samples when no draw gives every client enough.
-    pub repair: bool,
-    /// The names of the groups and the group of each sample, where the data set has groups.
-    pub groups: Option<(&'a Groups, &'a [u32])>,
-    /// The class above each class, where the data set has two levels; empty otherwise.
-    pub superclasses: &'a [u32],
-    /// Where imported files are looked for.
-    pub folders: &'a [PathBuf],
-    /// The position in the data set of each sample that is given out.
-    pub positions: &'a [u32],
-    /// Samples of the data set before this position are original training samples.
-    train: u32,
+/// The rule of that name.
+pub(super) fn named(kind: &str) -> Option<&'static Rule> {
+    rules().find(|rule| rule.name == kind)
+}
+
+impl Rule {
+    /// Whether a pipeline may give it that parameter.
+    pub(super) fn takes(&self, name: &str) -> bool {
+        fields(self).iter().any(|field| field.name == name)
+    }
+    /// Whose procedure a word stands for; the default without one.
+    pub(super) fn procedure(&self, variant: Option<&str>) -> Procedure {
+        let word = variant.or(self.variants.first().map(|(word, _)| *word));
+        word.and_then(Procedure::named).unwrap_or(Procedure::Clean)
+    }
 }
 
 /// The kinds of partitions that a pipeline may name.
@@ -245,15 +217,7 @@ fn fields(rule: &Rule) -> Vec<Field> {
         )
         .from("", "PFLlib"),
     );
-    all.push(
-        Field::with(
-            "train_ratio",
-            Type::Float { min: Bound::Excl(0.0), max: Bound::Excl(1.0) },
-            0.75,
-            "The fraction of each client's samples that it trains on; the rest is its test set.",
-        )
-        .from("", "PFLlib"),
-    );
+    all.push(train_ratio(rule));
     if let Some((default, _)) = rule.variants.first() {
         all.push(Field::with("variant", Type::Choice(rule.variants), *default, "Whose procedure makes the partition."));
     }
@@ -284,6 +248,31 @@ fn fields(rule: &Rule) -> Vec<Field> {
         all.push(later(test, "split".into()));
     }
     all
+}
+
+/// The ratio of the split; some rules also take from it how many samples a client has at least, where nobody says that.
+fn train_ratio(rule: &Rule) -> Field {
+    let ratio = Field::with(
+        "train_ratio",
+        Type::Float { min: Bound::Excl(0.0), max: Bound::Excl(1.0) },
+        0.75,
+        "The fraction of each client's samples that it trains on; the rest is its test set.",
+    )
+    .from("", "PFLlib");
+    let split = ("test", When::Is(&["split"]));
+    let or_no_least = vec![split, ("least_samples", When::Absent)];
+    match (rule.has, rule.name) {
+        (Has::Split, _) => ratio,
+        // Clients that came with the data set are split already.
+        (Has::Lists, _) => ratio.read_with("file", When::Given),
+        (_, "iid") => ratio
+            .read_with_any(or_no_least)
+            .read_with_any(vec![split, ("variant", When::Is(&["pfllib"]))])
+            .read_with_any(vec![split, ("balance", When::Is(&["false"]))]),
+        (_, "pathological") => ratio.read_with_any(or_no_least).read_with_any(vec![split, ("balance", When::Is(&["false"]))]),
+        (_, "dirichlet") => ratio.read_with_any(or_no_least).read_with_any(vec![split, ("variant", When::Is(&["pfllib", "clean"]))]),
+        _ => ratio.read_with_any(vec![split]),
+    }
 }
 
 /// The most draws that may be asked for; more would take hours, and what a million do not give no others will.
@@ -320,7 +309,7 @@ pub fn build(kind: &str, params: &Map<String, Value>, labels: &[u32], classes: u
 /// when an imported file cannot be used.
 pub fn build_from(kind: &str, params: &Map<String, Value>, population: &Population<'_>, folders: &[PathBuf]) -> Outcome<Partition> {
     let params = Params::new(params, kind);
-    let Some(rule) = rules().find(|rule| rule.name == kind) else {
+    let Some(rule) = named(kind) else {
         let fault = Fault::stage(format!("there is no partition of kind `{kind}`"));
         return Err(match text::nearest(kind, rules().map(|rule| rule.name)) {
             Some(near) => fault.help(format!("did you mean `{near}`?")),
@@ -353,66 +342,6 @@ pub fn build_from(kind: &str, params: &Map<String, Value>, population: &Populati
     Partition::with_hold_out(kind, request.procedure, samples, classes, flags, clients, pool.hold_out, shared)
 }
 
-/// The positions in [`TESTS`].
-const ORIGINAL: usize = 1;
-const HOLD_OUT: usize = 2;
-
-/// The samples that are given out, and those that are not.
-struct Pool {
-    samples: Vec<u32>,
-    hold_out: Vec<u32>,
-    /// A position in [`TESTS`].
-    test: usize,
-}
-
-impl Pool {
-    fn of(params: &Params<'_>, population: &Population<'_>) -> Outcome<Self> {
-        let only_train = params.choice("pool", POOLS)? == Some(1);
-        let test = params.choice("test", TESTS)?.unwrap_or_default();
-        let fraction = params.number("hold_out", -f64::MIN_POSITIVE, Some(1.0))?.unwrap_or_default();
-        let given = if only_train { population.train } else { population.labels.len() } as u32;
-        let mut samples: Vec<u32> = (0..given).collect();
-        let mut hold_out: Vec<u32> = (given..population.labels.len() as u32).collect();
-        if fraction > 0.0 {
-            let seed = params.integer("seed", 0, u64::MAX)?.unwrap_or(1);
-            let mut by_class = vec![Vec::new(); population.classes];
-            samples.iter().for_each(|&i| {
-                if let Some(own) = by_class.get_mut(population.labels[i as usize] as usize) {
-                    own.push(i)
-                }
-            });
-            for (class, own) in by_class.iter_mut().enumerate() {
-                shuffle(&mut stream(seed, Purpose::Split, u64::MAX, class as u64, 0), own);
-                hold_out.extend(&own[..(fraction * own.len() as f64).round() as usize]);
-            }
-            hold_out.sort_unstable();
-            let mut held = vec![false; population.labels.len()];
-            hold_out.iter().for_each(|&i| held[i as usize] = true);
-            samples.retain(|&i| !held[i as usize]);
-        }
-        let impossible = |what: &str, help: &str| Err(Fault::stage(what).help(help));
-        if only_train && population.train == population.labels.len() {
-            return impossible(
-                "`pool: train` needs an original test set, but the data set has none",
-                "use `hold_out` for a part of the samples",
-            );
-        }
-        if test == HOLD_OUT && hold_out.is_empty() {
-            return impossible("`test: hold-out` needs samples that are held out", "say `pool: train`, or `hold_out: 0.1`");
-        }
-        if test == ORIGINAL && only_train {
-            return impossible(
-                "`pool: train` gives no client a sample of the original test set",
-                "leave `pool` out, or say `test: hold-out`",
-            );
-        }
-        Ok(Self { samples, hold_out, test })
-    }
-    fn pick(&self, all: &[u32]) -> Vec<u32> {
-        self.samples.iter().map(|&i| all[i as usize]).collect()
-    }
-}
-
 /// Samples that are held out, and whether they are every client's test set.
 type HeldOut = Option<(Vec<u32>, bool)>;
 
@@ -421,13 +350,9 @@ type HeldOut = Option<(Vec<u32>, bool)>;
 fn drawn(rule: &Rule, request: &Request<'_>, params: &Params<'_>, test: usize) -> Outcome<(Vec<Client>, super::Flags, HeldOut)> {
     let mut legacy = match request.procedure {
         Procedure::Clean => None,
-        procedure => {
-            let variant = procedure.describe().0;
-            let seed = u32::try_from(request.seed).map_err(|_| {
-                Fault::stage(format!("`seed` is {}, but `variant: {variant}` takes 0 to {}", request.seed, u32::MAX))
-                    .help("numpy's generator takes no greater seed; choose another, or `variant: clean`")
-            })?;
-            Some(Legacy::new(seed))
+        _ => {
+            known::seed(rule, params.map())?;
+            Some(Legacy::new(request.seed as u32))
         }
     };
     let Drawn { mut clients, tests, mut flags, hold_out, shared_test } = (rule.draw)(request, params, legacy.as_mut())?;
@@ -436,9 +361,7 @@ fn drawn(rule: &Rule, request: &Request<'_>, params: &Params<'_>, test: usize) -
         return Ok((clients.into_iter().zip(tests).map(|(train, test)| Client { train, test }).collect(), flags, held));
     }
     if let Some(most) = params.count("most_samples", 1)? {
-        if request.least.is_some_and(|least| least > most) {
-            return Err(Fault::stage(format!("`most_samples` is {most}, which is less than `least_samples`")));
-        }
+        known::limits(params.map())?;
         flags.left_out += limit(&mut clients, most, request.seed);
     }
     let clients = match (test, legacy) {
@@ -451,7 +374,7 @@ fn drawn(rule: &Rule, request: &Request<'_>, params: &Params<'_>, test: usize) -
         }
         (HOLD_OUT, _) => clients.into_iter().map(|train| Client { train, test: Vec::new() }).collect(),
         // The reference draws the split from the same generator, right after the partition.
-        (_, Some(mut rng)) if request.procedure == Procedure::Pfllib => split::pfllib(&mut rng, clients, request.ratio)?,
+        (_, Some(mut rng)) if request.procedure == Procedure::Pfllib => split::pfllib(&mut rng, clients, request)?,
         _ => split::clean(request.seed, clients, request.ratio),
     };
     Ok((clients, flags, None))
@@ -469,129 +392,4 @@ fn limit(clients: &mut [Vec<u32>], most: usize, seed: u64) -> u64 {
         *own = places.into_iter().map(|place| own[place]).collect();
     }
     left_out
-}
-
-impl<'a> Request<'a> {
-    fn read(
-        rule: &Rule,
-        params: &Params<'_>,
-        population: &Population<'a>,
-        pool: &'a Pool,
-        labels: &'a [u32],
-        groups: &'a [u32],
-        folders: &'a [PathBuf],
-    ) -> Outcome<Self> {
-        let (kind, classes) = (rule.name, population.classes);
-        let groups = population.groups.map(|all| (all, groups));
-        let clients = params.count("clients", 1)?;
-        let clients = match rule.has {
-            Has::All | Has::Split => params.required("clients", clients)?,
-            Has::Groups | Has::Lists => clients.or(groups.map(|(all, _)| all.names.len())).unwrap_or(1),
-        };
-        let ratio = params.number("train_ratio", 0.0, Some(1.0))?.unwrap_or(0.75);
-        let least = params.count("least_samples", 1)?;
-        if clients > labels.len() && rule.has != Has::Lists {
-            return Err(Fault::stage(format!("`clients` is {clients}, but the data set has {} samples", labels.len()))
-                .help("choose at most as many clients as there are samples"));
-        }
-        let mut by_class = vec![Vec::new(); classes];
-        for (index, &label) in labels.iter().enumerate() {
-            let own = by_class
-                .get_mut(label as usize)
-                .ok_or_else(|| Fault::stage(format!("sample {index} has label {label}, but the data set has {classes} classes")))?;
-            own.push(index as u32);
-        }
-        let share = labels.len() as f64 / clients as f64 / 2.0;
-        let reference_least = (BATCH / (1.0 - ratio)).min(share) as usize;
-        let procedure = match rule.variants.get(params.choice("variant", rule.variants)?.unwrap_or_default()) {
-            Some((name, _)) => Procedure::named(name).unwrap_or(Procedure::Clean),
-            None => Procedure::Clean,
-        };
-        // About half a second: a sample costs a shuffle, a client and class a gamma draw, which is ten times as much. The clean
-        // procedure's own logarithms and streams take twice as long.
-        let work = labels.len() + 10 * clients * classes;
-        let budget = if procedure == Procedure::Clean { 20_000_000 } else { 40_000_000 };
-        let attempts = (budget / work.max(1)).clamp(5, 1000) as u64;
-        let attempts = params.integer("max_attempts", 1, MOST_ATTEMPTS)?.unwrap_or(attempts);
-        let request = Self {
-            kind,
-            labels,
-            by_class,
-            clients,
-            seed: params.integer("seed", 0, u64::MAX)?.unwrap_or(1),
-            ratio,
-            procedure,
-            least,
-            reference_least,
-            attempts: u32::try_from(attempts).unwrap_or(u32::MAX),
-            stop: population.stop,
-            repair: params.flag("repair", false)?,
-            groups,
-            superclasses: population.superclasses,
-            folders,
-            positions: &pool.samples,
-            train: population.train as u32,
-        };
-        match request.least {
-            Some(least) if rule.has == Has::All => request.feasible(least).map(|()| request),
-            _ => Ok(request),
-        }
-    }
-    /// The same request for another number of clients.
-    pub fn of_clients(&self, clients: usize) -> Self {
-        Self { clients, by_class: self.by_class.clone(), ..*self }
-    }
-    /// Whether the sample is one of the original training set.
-    pub fn is_training(&self, sample: u32) -> bool {
-        self.positions[sample as usize] < self.train
-    }
-    /// The number of classes.
-    pub fn classes(&self) -> usize {
-        self.by_class.len()
-    }
-    /// The classes that have samples.
-    pub fn present(&self) -> Vec<usize> {
-        (0..self.classes()).filter(|&class| !self.by_class[class].is_empty()).collect()
-    }
-    /// Makes sure that there are enough samples for every client to have `least`.
-    pub fn feasible(&self, least: usize) -> Outcome<()> {
-        let needed = least.saturating_mul(self.clients);
-        if needed <= self.labels.len() {
-            return Ok(());
-        }
-        let most = self.labels.len() / self.clients;
-        Err(Fault::stage(format!(
-            "infeasible: {} with at least {least} samples each need {needed} samples, but the data set has {}",
-            text::count(self.clients, "client"),
-            self.labels.len()
-        ))
-        .help(format!("choose fewer clients, or `least_samples` of at most {most}")))
-    }
-    /// Makes sure that every client has the least samples that were asked for; `uneven`: whether `balance: true` could help.
-    pub fn enough(&self, clients: &[Vec<u32>], uneven: bool) -> Outcome<()> {
-        let least = self.least.unwrap_or(0);
-        match clients.iter().enumerate().find(|(_, own)| own.len() < least) {
-            None => Ok(()),
-            Some((id, own)) => Err(Fault::stage(format!(
-                "infeasible: client {id} has {}, but `least_samples` is {least}",
-                text::count(own.len(), "sample")
-            ))
-            .help(if uneven {
-                "choose fewer clients, a lower `least_samples`, or `balance: true`"
-            } else {
-                "choose fewer clients, or a lower `least_samples`"
-            })),
-        }
-    }
-    /// The fault of a rule whose draws never gave every client enough samples.
-    pub fn exhausted(&self, attempts: u32, best: usize, least: usize) -> Fault {
-        let help = match self.kind {
-            "quantity" => "choose fewer clients, a greater `beta` or `max_attempts`, or `variant: clean`",
-            "regions" => "choose fewer `regions`, a greater `alpha` or `max_attempts`, or `variant: clean`",
-            _ => "choose a lower `least_samples`, fewer clients, a greater `alpha` or `max_attempts`, or `repair: true`",
-        };
-        Fault::stage(format!("infeasible: in {attempts} draws the smallest client never had {least} samples; the best draw gave it {best}"))
-            .at(format!("partition `{}` of {}", self.kind, text::count(self.clients, "client")))
-            .help(help)
-    }
 }

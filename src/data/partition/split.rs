@@ -4,19 +4,19 @@
 
 use super::Client;
 use super::numpy::Legacy;
+use super::request::Request;
 use crate::base::random::{Purpose, shuffle, stream};
-use crate::base::{Fault, Outcome, text};
+use crate::base::Outcome;
 
 /// scikit-learn's shuffled split as PFLlib calls it, client by client: of a permutation the first part is the test set.
 ///
 /// # Errors
 /// A stage fault for a client that would have no training or no test samples, where scikit-learn fails too.
-pub(super) fn pfllib(rng: &mut Legacy, clients: Vec<Vec<u32>>, ratio: f64) -> Outcome<Vec<Client>> {
+pub(super) fn pfllib(rng: &mut Legacy, clients: Vec<Vec<u32>>, request: &Request<'_>) -> Outcome<Vec<Client>> {
     let split = |(id, own): (usize, Vec<u32>)| {
-        let train = (ratio * own.len() as f64).floor() as usize;
+        let train = (request.ratio * own.len() as f64).floor() as usize;
         if train == 0 || train == own.len() {
-            let what = format!("client {id} has {}: too few for a training and a test set", text::count(own.len(), "sample"));
-            return Err(Fault::stage(what).help("choose fewer clients, or `variant: clean`"));
+            return Err(request.too_few(id, own.len()));
         }
         let order = rng.permutation(own.len() as u32);
         let (test, train) = order.split_at(own.len() - train);
@@ -50,11 +50,5 @@ mod tests {
             (client.train.len(), client.test.len())
         };
         assert_eq!([0, 1, 2, 3, 4, 100].map(sizes), [(0, 0), (1, 0), (1, 1), (2, 1), (3, 1), (75, 25)]);
-    }
-
-    #[test]
-    fn a_client_too_small_for_both_sets_is_named() {
-        let fault = pfllib(&mut Legacy::new(1), vec![vec![0, 1], vec![2]], 0.75).expect_err("one sample");
-        assert_eq!(fault.what, "client 1 has 1 sample: too few for a training and a test set");
     }
 }
