@@ -47,6 +47,9 @@ impl Catalog for StageCatalog {
     fn lacks(&self, kind: &str, params: &Params, metric: &str) -> Option<Fault> {
         if kind == "train" { measures::lacks(params, metric) } else { None }
     }
+    fn misses(&self, kind: &str, params: &Params, selector: &str) -> Option<Fault> {
+        if kind == "train" { measures::misses(params, selector) } else { None }
+    }
     fn settings(&self, table: &str, text: Option<&str>) -> Outcome<Vec<String>> {
         let lines = match text {
             Some(text) => published::read(table, text)?,

@@ -1,11 +1,12 @@
 //! FedCross: several middleware models visit the clients, and the server mixes each with a partner instead of averaging all.
 
 use super::shared::variant::Variant;
-use crate::base::Outcome;
+use crate::base::{Fault, Outcome};
 use crate::engine::{Entry, Layout, Model, StateItem};
 use crate::fl::algorithm::weighted_mean;
 use crate::fl::{Aggregation, Algorithm, Client, Description, Item, Sends, Server, State, Trainer, Uploaded, Visitor, When, Who, World};
 use crate::spec::catalog::{Bound, Field, Type};
+use crate::spec::rules::Breach;
 use serde::Deserialize;
 
 /// Hu et al., ICDE 2024, Algorithm 1.
@@ -217,6 +218,15 @@ impl Algorithm for FedCross {
             ],
             revision: 1,
         }
+    }
+
+    fn rules(&self, rounds: u64) -> Vec<Breach> {
+        let first = self.first_stage;
+        let breach = || {
+            let what = format!("`first_stage` is {first}, but the training has {rounds} rounds: models are never mixed, as in FedAvg");
+            Breach::warning("first_stage", Fault::stage(what).help(format!("give a `first_stage` below {rounds}")))
+        };
+        (first >= rounds).then(breach).into_iter().collect()
     }
 
     fn sends(&self) -> Sends {

@@ -3,7 +3,7 @@
 use super::shared::distillation::{divergence, divergence_of};
 use super::shared::low_rank::Spectrum;
 use super::shared::variant::Variant;
-use crate::base::Outcome;
+use crate::base::{Fault, Outcome};
 use crate::engine::loss::cross_entropy;
 use crate::engine::tape::{Graph, Loss, known_of};
 use crate::engine::{Dense, Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
@@ -12,6 +12,7 @@ use crate::fl::{
     Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
+use crate::spec::rules::Breach;
 use dfdx::prelude::*;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -248,6 +249,15 @@ impl Algorithm for FedKd {
             ],
             revision: 4,
         }
+    }
+
+    fn rules(&self, _: u64) -> Vec<Breach> {
+        let (start, end) = (self.t_start, self.t_end);
+        let breach = || {
+            let what = format!("`t_start` is {start}, above `t_end`, which is {end}: the share that is kept grows over the rounds");
+            Breach::new("t_start", Fault::stage(what).help(format!("give a `t_start` of at most {end}, or a larger `t_end`")))
+        };
+        (start > end).then(breach).into_iter().collect()
     }
 
     fn sends(&self) -> Sends {

@@ -1,7 +1,7 @@
 //! What a training never measures, as its parameters say: a table that asks for it would have no number at all.
 
 use crate::base::Fault;
-use crate::fl::history::NEW_CLIENTS;
+use crate::fl::history::{NEW_CLIENTS, TIMES};
 use crate::spec::Params;
 use serde_json::Value;
 
@@ -29,10 +29,50 @@ pub(super) fn lacks(params: &Params, metric: &str) -> Option<Fault> {
     }
 }
 
+/// Why a selector never finds an evaluation of a training with these parameters: it is made by no round, or by what no evaluation has.
+pub(super) fn misses(params: &Params, selector: &str) -> Option<Fault> {
+    let (name, inside) = selector.split_once('(')?;
+    let inside = inside.strip_suffix(')')?.trim();
+    let whole = |name: &str| params.get(name).and_then(Value::as_u64);
+    match name.trim() {
+        "at_best" if TIMES.contains(&inside) => Some(
+            Fault::pipeline(format!("`{inside}` is of a whole training: no evaluation has the best one"))
+                .help("choose by what evaluations measure, such as `at_best(validation_accuracy)`"),
+        ),
+        "at_round" => {
+            let (round, rounds, every) = (inside.parse::<u64>().ok()?, whole("rounds")?, whole("eval_every")?.max(1));
+            if round > rounds {
+                return Some(
+                    Fault::pipeline(format!("there is no round {round} of {rounds}"))
+                        .help(format!("`at_round({rounds})` is after the last one; or raise `rounds`")),
+                );
+            }
+            let near = round / every * every;
+            (round < rounds && near != round).then(|| {
+                Fault::pipeline(format!("with `eval_every: {every}` nothing is measured after round {round}"))
+                    .help(format!("`at_round({})` is measured; or change `eval_every`", if near == 0 { every.min(rounds) } else { near }))
+            })
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn selectors_beyond_what_is_measured_say_why() {
+        let params = Params::from(json!({"rounds": 10, "eval_every": 4}).as_object().expect("a map").clone());
+        let what = |selector: &str| misses(&params, selector).map(|fault| fault.what);
+        for sound in ["last", "best", "mean_last(20)", "at_round(0)", "at_round(8)", "at_round(10)", "at_best(train_loss)"] {
+            assert_eq!(what(sound), None, "{sound}");
+        }
+        assert_eq!(what("at_round(11)").as_deref(), Some("there is no round 11 of 10"));
+        assert_eq!(what("at_round(9)").as_deref(), Some("with `eval_every: 4` nothing is measured after round 9"));
+        assert!(what("at_best(seconds)").is_some_and(|what| what.contains("whole training")));
+    }
 
     #[test]
     fn what_a_training_does_not_do_is_not_measured() {

@@ -199,6 +199,12 @@ fn train(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     {
         breaches.push(Breach::new("defence", fault));
     }
+    if let (Some((_, built)), Some(rounds)) = (named(), rounds) {
+        breaches.extend(built.rules(rounds).into_iter().map(|breach| breach.under("algorithm")));
+    }
+    if let Some((_, params)) = defence {
+        breaches.extend(defences::rules(params).into_iter().map(|breach| breach.under("defence")));
+    }
     if let (Some((_, params)), Some(uploads)) = (defence, uploads) {
         breaches.extend(defences::remark(params, uploads).map(|breach| breach.under("defence")));
     }
@@ -315,8 +321,29 @@ mod tests {
             &defence(json!({"kind": "trimmed-mean", "beta": 0.05, "variant": "paper"}), 1.0),
             "defence.beta: `beta` 0.05 of 10 uploads is none",
         );
+        says(
+            &defence(json!({"kind": "centered-clipping", "tau": 10.0, "iterations": 1, "bucket": 10, "seed": 0, "variant": "paper"}), 1.0),
+            "defence.bucket: `bucket` is 10, and all 10 uploads",
+        );
+        let crfl = |stddev: f64, votes: u64| {
+            defence(json!({"kind": "crfl", "threshold": 2.0, "growth": 0.1, "stddev": stddev, "seed": 0, "votes": votes}), 1.0)
+        };
+        assert!(crfl(0.0, 0).is_empty() && crfl(0.1, 9).is_empty());
+        says(&crfl(0.0, 9), "defence.votes: `votes` is 9, but `stddev` is 0");
         says(&of_training(json!({"new_clients": 10})), "new_clients: ");
         says(&of_training(json!({"join_ratio": 0.05})), "join_ratio: ");
+    }
+
+    #[test]
+    fn hyper_parameters_in_the_wrong_order_are_found() {
+        let fedkd =
+            |start: f64, end: f64| of_training(json!({"algorithm": {"name": "fedkd", "variant": "paper", "t_start": start, "t_end": end}}));
+        assert!(fedkd(0.9, 0.9).is_empty());
+        says(&fedkd(0.98, 0.95), "algorithm.t_start: `t_start` is 0.98, above `t_end`, which is 0.95");
+        let fedcross =
+            |first: u64| of_training(json!({"algorithm": {"name": "fedcross", "variant": "paper", "alpha": 0.9, "first_stage": first}}));
+        assert!(fedcross(4).is_empty());
+        says(&fedcross(5), "algorithm.first_stage: `first_stage` is 5, but the training has 5 rounds");
     }
 
     #[test]

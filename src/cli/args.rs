@@ -4,7 +4,7 @@
 
 use super::{
     algorithms, cache, check, completions, data, doctor, expand, graph, kinds, logs, new, partition, plan, plot, report, run, runs, schema,
-    status, table, watch, why, worker,
+    status, table, templates, watch, why, worker,
 };
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -109,6 +109,7 @@ pub(super) enum Command {
     Expand(expand::Args),
     New(new::Args),
     Schema(schema::Args),
+    Templates(templates::Args),
     Table(table::Args),
     Plot(plot::Args),
     Report(report::Args),

@@ -39,6 +39,8 @@ mod signals;
 mod status;
 mod table;
 mod target;
+mod templates;
+mod warned;
 mod watch;
 mod why;
 mod worker;
@@ -124,6 +126,7 @@ fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
         Command::Expand(args) => expand::run(&args, &mut context),
         Command::New(args) => new::run(&args, &mut context),
         Command::Schema(args) => schema::run(&args, &mut context),
+        Command::Templates(args) => templates::run(&args, &mut context),
         Command::Table(args) => table::run(&args, &mut context),
         Command::Plot(args) => plot::run(&args, &mut context),
         Command::Report(args) => report::run(&args, &mut context),

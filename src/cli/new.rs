@@ -20,7 +20,7 @@ pub(super) struct Args {
     /// The file to write; it must not exist
     #[arg(value_name = "FILE", required_unless_present = "list")]
     file: Option<PathBuf>,
-    /// The template: a name that `--list` shows, or a file of your own, such as a copy of one in templates/pipelines/
+    /// The template: a name that `--list` shows, or a file of your own, such as a copy of what `pflpipe templates NAME` prints
     #[arg(long, short, value_name = "NAME|FILE", default_value = "dirichlet-sweep")]
     template: String,
     /// Set a variable of the template; may be repeated

@@ -5,10 +5,11 @@ use super::context::Context;
 use super::load::{self, Project};
 use super::memory::Memory;
 use super::output::Text;
+use super::warned::Warned;
 use super::{Reply, annotate, evidence, gather, table};
 use crate::base::text::{bytes, count, duration};
 use crate::base::{Fault, Outcome};
-use crate::plan::{Decision, decide};
+use crate::plan::{Decision, Node, decide};
 use crate::report::{self, Listing, Page, Section};
 use crate::store::{Record, Store};
 use crate::table::{Counts, Table};
@@ -32,7 +33,7 @@ pub(super) struct Args {
     out: PathBuf,
     /// Use a minijinja template of your own
     ///
-    /// The built-in one is templates/report/report.html.j2: copy it and change the copy.
+    /// `pflpipe templates report` prints the built-in one: change a copy.
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
 }
@@ -127,6 +128,8 @@ fn warnings(sections: &[Section], project: &Project, records: &[Option<Record>])
             ));
         }
     }
+    let labels = project.plan.nodes.iter().map(Node::label);
+    all.extend(Warned::of(labels.zip(records).filter_map(|(label, record)| Some((label, record.clone()?)))).lines());
     let mut seen = BTreeSet::new();
     all.retain(|warning| seen.insert(warning.clone()));
     let cpus: BTreeSet<&str> = records.iter().flatten().map(|record| record.host.cpu.as_str()).collect();

@@ -4,10 +4,11 @@ use super::args::{PipelineArgs, duration, limit};
 use super::context::Context;
 use super::load::Project;
 use super::output::Answer;
+use super::warned::Warned;
 use super::{Reply, annotate, drive, gather, load, plan, signals};
 use crate::base::text::count;
 use crate::base::text::size;
-use crate::base::{Fault, Outcome};
+use crate::base::{Digest, Fault, Outcome};
 use crate::exec::{Interrupt, State, Summary};
 use crate::store::Store;
 use crate::table::{Look, Table, format};
@@ -121,6 +122,7 @@ fn to_the_end(
         let ran = drive::run(project, &options, store, interrupt, context)?;
         context.pass_warnings(store);
         failures(&ran, context);
+        warned(&ran, store).told().into_iter().for_each(|line| context.terminal.note(line));
         context.terminal.note(drive::summed_up(&ran.summary));
         // Whoever stops a run wants the prompt back; the table of what is there is a command away.
         if ran.summary.interrupted.is_some() {
@@ -154,6 +156,12 @@ fn tables(project: &Project, summary: &Summary, store: &Store) -> Outcome<gather
     let mut gathered = gather::tables(&project.plan, &layouts, &found, Some(store))?;
     annotate::complete(&mut gathered.tables, project, &layouts)?;
     Ok(gathered)
+}
+
+/// What the stages that are done or cached warned of.
+fn warned(ran: &drive::Ran, store: &Store) -> Warned {
+    let of = |(key, label): (&Option<Digest>, &String)| Some((label.clone(), store.record(&(*key)?).ok()??));
+    Warned::of(ran.summary.keys.iter().zip(&ran.labels).filter_map(of))
 }
 
 /// The cores that this process may use.

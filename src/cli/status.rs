@@ -4,9 +4,10 @@ use super::args::{Changes, PipelineArgs};
 use super::context::Context;
 use super::memory::Memory;
 use super::output::{Listing, Text, columns};
+use super::warned::Warned;
 use super::{Reply, gather, load, runs};
 use crate::base::text::{count, duration, nearest};
-use crate::base::{Fault, Outcome};
+use crate::base::{Digest, Fault, Outcome};
 use crate::exec::Event;
 use crate::plan::{Decision, decide};
 use crate::stage::task::Report;
@@ -70,8 +71,12 @@ struct Last {
 
 fn of_run(store: &Store, info: &RunInfo, context: &mut Context<'_>) -> Reply {
     let mut last: BTreeMap<usize, Last> = BTreeMap::new();
+    let mut results: BTreeMap<usize, (String, Digest)> = BTreeMap::new();
     let mut jobs = 0;
     for event in store.run_events(&info.id).into_iter().filter_map(|event| serde_json::from_value::<Event>(event).ok()) {
+        if let Event::Cached { job, label, key } | Event::Done { job, label, key, .. } = &event {
+            results.insert(*job, (label.clone(), *key));
+        }
         let (job, label, state, detail) = match event {
             Event::Begin { jobs: n, .. } => {
                 jobs = n;
@@ -124,8 +129,10 @@ fn of_run(store: &Store, info: &RunInfo, context: &mut Context<'_>) -> Reply {
     if !rows.is_empty() {
         text.push_str(&columns(&["stage", "state", "detail"], &rows));
     }
+    let warned = Warned::of(results.into_values().filter_map(|(label, key)| Some((label, store.record(&key).ok()??))));
+    warned.told().iter().for_each(|line| text.push_str(&format!("{line}\n")));
     let stages: Vec<_> = last.values().map(|entry| json!({"label": entry.label, "state": entry.state, "detail": entry.detail})).collect();
-    let json = json!({"run": info, "counts": counts, "stages": stages});
+    let json = json!({"run": info, "counts": counts, "stages": stages, "warnings": warned.json()});
     context.show(&Text { text, json, quiet: format!("{}\n", runs::word(info.status)) })?;
     Ok(0)
 }
@@ -160,11 +167,24 @@ fn of_pipeline(file: &Path, changes: &Changes, context: &mut Context<'_>) -> Rep
         rows.push([vec![stage.to_string(), kind.to_owned()], row.to_vec()].concat());
     }
     let there = decisions.iter().filter(|decision| matches!(decision, Decision::Cached { .. })).count();
+    let records = project.plan.nodes.iter().zip(&decisions).filter_map(|(node, decision)| match decision {
+        Decision::Cached { key, .. } => Some((node.label(), store.as_ref()?.record(key).ok()??)),
+        _ => None,
+    });
+    let warned = Warned::of(records);
+    let mut note = format!("{there} of {} are there", count(decisions.len(), "stage"));
+    warned.told().iter().for_each(|line| note.push_str(&format!("\n{line}")));
     context.show(&Listing {
         header: vec!["stage", "kind", "there", "running", "begun", "failed", "open"],
         rows,
-        note: format!("{there} of {} are there", count(decisions.len(), "stage")),
-        json: json!({"pipeline": project.plan.pipeline, "there": there, "total": decisions.len(), "stages": listed}),
+        note,
+        json: json!({
+            "pipeline": project.plan.pipeline,
+            "there": there,
+            "total": decisions.len(),
+            "stages": listed,
+            "warnings": warned.json(),
+        }),
         key: 0,
     })?;
     Ok(0)

@@ -43,7 +43,7 @@ pub(super) struct Args {
     format: Option<String>,
     /// Render with a minijinja template of your own instead
     ///
-    /// The built-in one is templates/tables/latex.tex.j2, a good start; README.md lists what a template is given.
+    /// `pflpipe templates latex` prints a built-in one, a good start; README.md lists what a template is given.
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     template: Option<PathBuf>,
     /// Write to this file instead of standard output

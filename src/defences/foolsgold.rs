@@ -21,12 +21,15 @@ pub(super) fn variant() -> Variant {
         name: NAME,
         doc: "Clients whose summed steps in the last layer resemble each other count less: with cosines cs_ij, pardoned by max_i/max_j \
               where max_i < max_j, alpha_i = 1 - max_j cs_ij, scaled to a greatest of 1, alpha_i <- confidence ln(alpha_i / (1 - \
-              alpha_i)) + 0.5 within [0, 1] (Fung et al., RAID 2020). Samples times alpha_i weigh. Made for several attackers with one \
-              aim.",
-        revision: 1,
+              alpha_i)) + 0.5 within [0, 1], and g + sum_i alpha_i n_i/n (v_i - g) (Fung et al., RAID 2020). Made for several attackers \
+              with one aim among clients with different data.",
+        revision: 2,
         fields: vec![
             Field::with("confidence", Type::positive(), 1.0, "How sharply attackers and others are told apart.").from("kappa", "the paper"),
-            Form::field("FedML sums the parameters of the last layer instead of the steps, and caps alpha at 0.999999 instead of 0.99."),
+            Form::field(
+                "FedML sums the parameters of the last layer instead of the steps, caps alpha at 0.999999 instead of 0.99, and makes a mean \
+                 with the weights alpha_i n_i: whoever is trusted alone is the new model.",
+            ),
         ],
     }
 }
@@ -47,13 +50,12 @@ fn weights(histories: &[&[f32]], confidence: f64, cap: f64) -> Vec<f64> {
             (cs[i][j], cs[j][i]) = (c, c);
         }
     }
-    let greatest = |i: usize, row: &[f64]| {
-        row.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, c)| *c).fold(f64::NEG_INFINITY, f64::max).max(-1.0)
-    };
+    // Opposites are no less strangers than what is at right angles: without the bound at 0, pardoning would turn their sign.
+    let greatest = |i: usize, row: &[f64]| row.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, c)| *c).fold(0.0, f64::max);
     let most: Vec<f64> = (0..n).map(|i| greatest(i, &cs[i])).collect();
     for i in 0..n {
         for j in 0..n {
-            if i != j && most[i] < most[j] && most[j] > 0.0 {
+            if i != j && most[i] < most[j] {
                 cs[i][j] *= most[i] / most[j];
             }
         }
@@ -89,10 +91,23 @@ impl Intervention for FoolsGold {
             }
         }
         let histories: Vec<&[f32]> = sent.iter().map(|sent| &memory.vectors[&sent.client][..]).collect();
-        let alpha = weights(&histories, self.confidence, if self.variant == Form::Paper { 0.99 } else { 0.999_999 });
-        let weights: Vec<f64> = sent.iter().zip(&alpha).map(|(sent, alpha)| sent.weight * alpha).collect();
-        let trusted = weights.iter().sum::<f64>() > 0.0;
-        Ok(Some(if trusted { mean(&params(sent), &weights) } else { exchange.reference.to_vec() }))
+        let cap = if self.variant == Form::Paper { 0.99 } else { 0.999_999 };
+        let alpha = weights(&histories, self.confidence, cap);
+        let share = |sent: &Sent| if exchange.equal { 1.0 } else { sent.weight };
+        let trusted: Vec<f64> = sent.iter().zip(&alpha).map(|(sent, alpha)| share(sent) * alpha).collect();
+        let (all, sum) = (sent.iter().map(share).sum::<f64>(), trusted.iter().sum::<f64>());
+        if sum <= 0.0 {
+            return Ok(Some(exchange.reference.to_vec()));
+        }
+        let mut mean = mean(&params(sent), &trusted);
+        if self.variant == Form::Paper && sum < all {
+            // What nobody is trusted with is not handed to the others: few trusted clients make a short step.
+            let length = sum / all;
+            for (v, g) in mean.iter_mut().zip(exchange.reference) {
+                *v = (f64::from(*g) + length * (f64::from(*v) - f64::from(*g))) as f32;
+            }
+        }
+        Ok(Some(mean))
     }
 }
 
@@ -107,6 +122,8 @@ mod tests {
         assert_eq!(alpha, [1.0, 1.0, 0.0, 0.0]);
         assert_eq!(weights(&[&[1.0], &[1.0]], 1.0, 0.99), [0.0, 0.0]);
         assert_eq!(weights(&[&[1.0]], 1.0, 0.99), [1.0]);
+        // Who is the opposite of two twins is a stranger to both.
+        assert_eq!(weights(&[&[-1.0, 0.0], &[1.0, 0.1], &[1.0, 0.1]], 1.0, 0.99), [1.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -125,8 +142,12 @@ mod tests {
         let (gold, mut memory) = (FoolsGold { confidence: 1.0, variant: Form::Paper }, Memory::default());
         let uploads: [(&[f32], usize); 3] = [(&[1.0, 0.0, 0.0], 1), (&[0.0, 3.0, 0.0], 1), (&[0.0, 3.0, 0.0], 1)];
         let found = defend_in(&gold, &[0.0; 3], &uploads, 0, &mut memory).expect("defended").1.expect("an aggregate");
-        close(&found, &[1.0, 0.0, 0.0]);
+        // One of three is trusted, so that the step has a third of its length; FedML's mean has all of it.
+        close(&found, &[1.0 / 3.0, 0.0, 0.0]);
         defend_in(&gold, &[0.0; 3], &uploads, 1, &mut memory).expect("defended");
         assert_eq!(memory.vectors[&1], [0.0, 6.0]);
+        let fedml = FoolsGold { confidence: 1.0, variant: Form::Fedml };
+        let found = defend_in(&fedml, &[0.0; 3], &uploads, 0, &mut Memory::default()).expect("defended").1.expect("an aggregate");
+        close(&found, &[1.0, 0.0, 0.0]);
     }
 }

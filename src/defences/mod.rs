@@ -92,12 +92,26 @@ pub fn check(params: &Map<String, Value>, uploads: usize) -> Outcome<()> {
 /// What is noteworthy of a defence in rounds of so many uploads: a fraction of them that is none.
 #[must_use]
 pub fn remark(params: &Map<String, Value>, uploads: usize) -> Option<Breach> {
+    let bucket = params.get("bucket").and_then(Value::as_u64).filter(|bucket| uploads > 1 && *bucket >= uploads as u64);
+    if let Some(bucket) = bucket {
+        let what = format!("`bucket` is {bucket}, and all {uploads} uploads of a round are in it: what is clipped is their plain mean");
+        return Some(Breach::warning("bucket", Fault::stage(what).help("give a smaller `bucket`; 2 is usual, and 1 has none")));
+    }
     let beta = params.get("beta").and_then(Value::as_f64).filter(|beta| *beta > 0.0)?;
     let kind = params.get("kind").and_then(Value::as_str)?;
     (kind == trimmed_mean::NAME && uploads > 0 && trimmed_mean::trimmed(uploads, beta) == 0).then(|| {
         let what = format!("`beta` {beta} of {uploads} uploads is none, rounded down: `{kind}` is the plain mean");
         Breach::warning("beta", Fault::stage(what).help(format!("raise `beta` to {:.3} or more", 1.0 / uploads as f64)))
     })
+}
+
+/// What is wrong with the parameters of a defence together, whatever the training.
+#[must_use]
+pub fn rules(params: &Map<String, Value>) -> Vec<Breach> {
+    match params.get("kind").and_then(Value::as_str) {
+        Some(crfl::NAME) => crfl::rules(params).into_iter().collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// What the defence that `params` describe needs of an algorithm.

@@ -7,11 +7,12 @@ use super::interrupt::Stop;
 use super::panics;
 use crate::base::text;
 use crate::base::threads::{Budget, Permit};
-use crate::base::{Fault, FaultKind, Outcome};
+use crate::base::{Digest, Fault, FaultKind, Outcome};
 use crate::stage::task::{Host, Outputs, Report, Runner};
 use crate::store::{Failure, LogWriter, Published, Record, Store};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Where attempts run.
@@ -52,7 +53,7 @@ pub fn perform(order: &Order, site: &Site<'_>, stop: &Stop, say: &(dyn Fn(Say) +
     log.line(&format!("{} attempt {attempt} in run {} on {}, device {}", task.label, order.run, record.host.name, task.device));
     say(Say::Started { attempt });
 
-    let host = StageHost { site: *site, log, stop, say, first: AtomicU64::new(0) };
+    let host = StageHost { site: *site, log, stop, say, first: AtomicU64::new(0), warned: Mutex::default() };
     let clock = Instant::now();
     let outcome = panics::caught(|| site.runner.run(task, &host));
     let wall_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -67,6 +68,7 @@ pub fn perform(order: &Order, site: &Site<'_>, stop: &Stop, say: &(dyn Fn(Say) +
         // The first step that is told was done here; those before it were there already.
         record.begun_at = host.first.load(Ordering::Relaxed).checked_sub(1).filter(|begun| *begun > 0);
         record.measure_memory();
+        record.warnings = warnings(site.store, &task.key, attempt, &host.warned.lock().unwrap_or_else(PoisonError::into_inner));
         let published = site.store.publish(&record)?;
         Ok(match published {
             Published::Differs { first, names, .. } => Finish::Done { outputs: first, wall_ms, differs: names },
@@ -101,6 +103,26 @@ pub fn perform(order: &Order, site: &Site<'_>, stop: &Stop, say: &(dyn Fn(Say) +
     outcome
 }
 
+/// Of what is warned in a log.
+const WARNING: &str = "warning: ";
+
+/// How many warnings of a stage its record keeps; its log has all.
+const MOST: usize = 100;
+
+/// What this attempt warned of and, as it may continue what an earlier one had begun, the warnings in the logs before; each once.
+fn warnings(store: &Store, key: &Digest, attempt: u32, own: &[String]) -> Vec<String> {
+    let logs: Vec<String> = (1..attempt).filter_map(|n| store.log(key, n).ok()).collect();
+    // A line begins with its time.
+    let before = logs.iter().flat_map(|log| log.lines()).filter_map(|line| line.split_once(' ')?.1.strip_prefix(WARNING));
+    let mut all: Vec<String> = Vec::new();
+    for line in before.chain(own.iter().map(String::as_str)) {
+        if all.len() < MOST && !all.iter().any(|known| known == line) {
+            all.push(line.to_owned());
+        }
+    }
+    all
+}
+
 struct StageHost<'a> {
     site: Site<'a>,
     log: LogWriter,
@@ -108,6 +130,8 @@ struct StageHost<'a> {
     say: &'a (dyn Fn(Say) + Sync),
     /// The first step that was done, counted from 1; 0 where none is yet.
     first: AtomicU64,
+    /// What it warned of.
+    warned: Mutex<Vec<String>>,
 }
 
 impl Host for StageHost<'_> {
@@ -122,7 +146,10 @@ impl Host for StageHost<'_> {
     }
     fn report(&self, report: Report) {
         if let Report::Log { warning, line } = &report {
-            self.log.line(&if *warning { format!("warning: {line}") } else { line.clone() });
+            if *warning {
+                self.warned.lock().unwrap_or_else(PoisonError::into_inner).push(line.clone());
+            }
+            self.log.line(&if *warning { format!("{WARNING}{line}") } else { line.clone() });
         }
         if let Report::Progress { done, .. } = &report {
             let _ = self.first.compare_exchange(0, *done, Ordering::Relaxed, Ordering::Relaxed);

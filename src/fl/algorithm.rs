@@ -14,6 +14,7 @@ use crate::base::Outcome;
 use crate::engine::update::Correction;
 use crate::engine::{Entry, Layout, Model};
 use crate::spec::catalog::Field;
+use crate::spec::rules::Breach;
 
 /// Which clients a phase concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,6 +362,10 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     /// Whether the server has a model to offer to clients that join after the last round. Without one they are refused.
     fn welcomes(&self) -> bool {
         true
+    }
+    /// What is wrong with hyper-parameters together, or with them in so many rounds; paths are names of hyper-parameters.
+    fn rules(&self, rounds: u64) -> Vec<Breach> {
+        Vec::new()
     }
     /// What a new client takes from the server before it is fine-tuned.
     ///

@@ -4,12 +4,14 @@ use super::algorithm::{Algorithm, Who};
 use super::arena::Arena;
 use super::batch::{Batch, Pass};
 use super::history::{ClientMeasured, Measured, Threatened};
-use super::intervention::{Place, Trial};
+use super::intervention::{Place, Smoothing, Trial};
 use super::parties::{Client, Server};
 use super::settings::TrainLoss;
 use super::trainer::Trainer;
 use crate::base::Outcome;
+use crate::base::random::{Purpose, stream};
 use crate::engine::loss::{argmax, softmax};
+use rand_distr::{Distribution, StandardNormal};
 use std::collections::BTreeMap;
 
 /// What one evaluation measured.
@@ -66,7 +68,7 @@ fn try_client<A: Algorithm>(
     algorithm: &A,
     trainer: &mut Trainer<'_>,
     server: &Server<A::Server>,
-    client: &Client<A::Client>,
+    client: &mut Client<A::Client>,
 ) -> Outcome<(u64, u64)> {
     let view = algorithm.views().len().saturating_sub(1);
     let (mut wins, mut n) = (0, 0);
@@ -77,7 +79,7 @@ fn try_client<A: Algorithm>(
             if wanted.iter().all(Option::is_none) {
                 return Ok(());
             }
-            let scores = algorithm.scores(view, trainer, server, client, batch)?;
+            let scores = answers(algorithm, view, trainer, server, client, batch)?;
             let classes = scores.len() / batch.rows().max(1);
             if classes == 0 {
                 return Ok(());
@@ -107,7 +109,7 @@ pub(super) fn measure_client<A: Algorithm>(
     view: usize,
     trainer: &mut Trainer<'_>,
     server: &Server<A::Server>,
-    client: &Client<A::Client>,
+    client: &mut Client<A::Client>,
 ) -> Outcome<ClientMeasured> {
     let mut measured = measure_on(trainer.testing(), algorithm, view, trainer, server, client)?;
     if trainer.world.settings.train_loss == TrainLoss::Full {
@@ -123,11 +125,12 @@ fn measure_on<A: Algorithm>(
     view: usize,
     trainer: &mut Trainer<'_>,
     server: &Server<A::Server>,
-    client: &Client<A::Client>,
+    client: &mut Client<A::Client>,
 ) -> Outcome<ClientMeasured> {
     let (mut correct, mut n, mut scores, mut labels) = (0, 0, Vec::new(), Vec::new());
+    let plain = smoothing(trainer).is_none();
     trainer.pass(pass, |trainer, batch| {
-        let mut batch_scores = algorithm.scores(view, trainer, server, client, batch)?;
+        let mut batch_scores = answers(algorithm, view, trainer, server, client, batch)?;
         if batch_scores.is_empty() {
             return Ok(());
         }
@@ -136,7 +139,7 @@ fn measure_on<A: Algorithm>(
             correct += u64::from(argmax(row) == *label as usize);
         }
         n += batch.rows() as u64;
-        if algorithm.softmax_auc(view) {
+        if plain && algorithm.softmax_auc(view) {
             softmax(&mut batch_scores, classes);
         }
         scores.extend(batch_scores);
@@ -144,6 +147,50 @@ fn measure_on<A: Algorithm>(
         Ok(())
     })?;
     Ok(ClientMeasured { correct, n, auc: micro_auc(&scores, &labels), train_loss_sum: None, train_n: None })
+}
+
+fn smoothing(trainer: &Trainer<'_>) -> Option<Smoothing> {
+    trainer.world.interventions.iter().find_map(|intervention| intervention.smoothing())
+}
+
+/// The scores of a batch: those of the client's model or, where predictions are smoothed, the share of votes that each class gets.
+fn answers<A: Algorithm>(
+    algorithm: &A,
+    view: usize,
+    trainer: &mut Trainer<'_>,
+    server: &Server<A::Server>,
+    client: &mut Client<A::Client>,
+    batch: &mut Batch,
+) -> Outcome<Vec<f32>> {
+    let Some(Smoothing { votes, stddev, seed }) = smoothing(trainer) else {
+        return algorithm.scores(view, trainer, server, client, batch);
+    };
+    let exact = client.model.params.clone();
+    let (round, layout) = (trainer.at.round, trainer.world.layout());
+    let mut count = || {
+        let mut shares: Vec<f32> = Vec::new();
+        for vote in 0..votes {
+            // The server's noise of a round is that of client 0.
+            let mut rng = stream(seed, Purpose::Defence, vote + 1, round, 0);
+            client.model.params = exact.clone();
+            for entry in layout.entries.iter().filter(|entry| algorithm.averaged(entry)) {
+                for value in &mut client.model.params[entry.range.clone()] {
+                    let drawn: f64 = StandardNormal.sample(&mut rng);
+                    *value += (stddev * drawn) as f32;
+                }
+            }
+            let scores = algorithm.scores(view, trainer, server, client, &mut batch.clone())?;
+            shares.resize(scores.len(), 0.0);
+            let classes = (scores.len() / batch.rows().max(1)).max(1);
+            for (row, shares) in scores.chunks_exact(classes).zip(shares.chunks_exact_mut(classes)) {
+                shares[argmax(row)] += 1.0 / votes as f32;
+            }
+        }
+        Ok(shares)
+    };
+    let shares = count();
+    client.model.params = exact;
+    shares
 }
 
 /// The micro-averaged one-vs-rest AUC: the area under the ROC curve of all (score, is-the-label) pairs, ties counted half

@@ -22,6 +22,9 @@ pub struct History {
     /// Events that explain a result: a round without uploads, undefined values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Whether no client ever trained, though gradients were computed for something else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrained: bool,
 }
 
 /// How a simulation ended.
@@ -269,7 +272,8 @@ impl History {
     }
 
     fn took_no_step(&self) -> bool {
-        self.status == Status::Completed && self.evaluations.last().is_some_and(|last| last.round > 0 && last.gradient_evaluations == 0)
+        let idle = || self.evaluations.last().is_some_and(|last| last.round > 0 && last.gradient_evaluations == 0);
+        self.status == Status::Completed && (self.untrained || idle())
     }
 
     /// Whether any test sample was scored at any time.
@@ -279,7 +283,7 @@ impl History {
 }
 
 /// What is said of a training in which no client took a step.
-pub const NO_STEP: &str = "no client ever took a training step, so the models are the initial ones; with `drop_last`, a client with fewer training samples than `batch_size` takes none";
+pub const NO_STEP: &str = "no client ever took a training step, so that nothing was learned; with `drop_last`, a client with fewer training samples than `batch_size` takes none";
 
 /// The view of the clients that join after the last round.
 pub const NEW_CLIENTS: &str = "new_clients";

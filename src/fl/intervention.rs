@@ -102,6 +102,17 @@ impl State for Memory {
     }
 }
 
+/// Predictions by the votes of noisy copies of a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Smoothing {
+    /// How many copies vote, at least 1.
+    pub votes: u64,
+    /// Standard deviation of the noise on each averaged parameter.
+    pub stddev: f64,
+    /// Seed of the noise.
+    pub seed: u64,
+}
+
 /// Something that acts on rounds from outside the algorithm. It is pure: what it remembers is in its [`Memory`], and what it draws
 /// comes from `base::random::stream` with a purpose of its own, by client and round.
 #[expect(unused_variables, reason = "the defaults do nothing")]
@@ -165,6 +176,10 @@ pub trait Intervention: Send + Sync {
         Ok(())
     }
 
+    /// How predictions of evaluations are smoothed; absent: models answer themselves.
+    fn smoothing(&self) -> Option<Smoothing> {
+        None
+    }
     /// The clients that are malicious at some time, ascending; measurements of honest clients leave them out.
     fn attackers(&self) -> &[usize] {
         &[]

@@ -33,7 +33,7 @@ pub use algorithm::{Aggregation, Algorithm, Description, Sends, Traffic, When, W
 pub use arena::Arena;
 pub use batch::{Batch, Order, Pass};
 pub use history::{Evaluation, History, Status};
-pub use intervention::{Exchange, Intervention, Memory, Needs, Place, Sent, Trial};
+pub use intervention::{Exchange, Intervention, Memory, Needs, Place, Sent, Smoothing, Trial};
 pub use objective::Objective;
 pub use observe::{Examined, Exposed, Glimpse, Observable, Observed, Response};
 pub use parties::{Client, Server, Uploaded};

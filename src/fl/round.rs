@@ -33,6 +33,7 @@ use super::trainer::Tally;
 use super::world::World;
 use crate::base::{Fault, FaultKind, Outcome};
 use crate::engine::Model;
+use crate::spec::rules::Breach;
 use std::collections::BTreeMap;
 use std::fs::File;
 
@@ -147,6 +148,8 @@ pub trait Simulation: Observable + Send + Sync {
     fn usual_passes(&self) -> bool;
     /// What its training does with samples beside taking plain gradients.
     fn beside_gradients(&self) -> Option<&'static str>;
+    /// What is wrong with its hyper-parameters together in so many rounds.
+    fn rules(&self, rounds: u64) -> Vec<Breach>;
 }
 
 impl<A: Algorithm> Simulation for A {
@@ -170,6 +173,9 @@ impl<A: Algorithm> Simulation for A {
     }
     fn beside_gradients(&self) -> Option<&'static str> {
         Algorithm::beside_gradients(self)
+    }
+    fn rules(&self, rounds: u64) -> Vec<Breach> {
+        Algorithm::rules(self, rounds)
     }
 }
 
@@ -201,6 +207,14 @@ pub(super) struct Books {
     pub(super) gradients: u64,
     /// Loss sum and rows of the last round's training.
     pub(super) running: (f64, u64),
+    /// Rounds in which no client trained on any sample.
+    #[serde(default, skip_serializing_if = "nothing")]
+    pub(super) idle: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn nothing(n: &u64) -> bool {
+    *n == 0
 }
 
 impl<'a, A: Algorithm> Run<'a, A> {
@@ -212,6 +226,9 @@ impl<'a, A: Algorithm> Run<'a, A> {
             && let Some(fault) = newcomers::refusal(A::describe().name, algorithm.welcomes())
         {
             return Err(fault);
+        }
+        if let Some(breach) = algorithm.rules(world.settings.rounds).into_iter().find(|breach| !breach.warns) {
+            return Err(breach.fault);
         }
         let mut server = Server { global: world.initial.clone(), state: A::Server::default() };
         let mut clients: Vec<_> = (0..world.clients()).map(|id| Client::new(id, world.initial.clone())).collect();
@@ -267,6 +284,9 @@ impl<'a, A: Algorithm> Run<'a, A> {
         if self.books.history.status == Status::Completed {
             self.after_the_last_round()?;
         }
+        // Gradients beside the training, such as those of a merge, are no training.
+        let gradients = self.books.history.evaluations.last().is_some_and(|last| last.gradient_evaluations > 0);
+        self.books.history.untrained = rounds > 0 && self.books.idle == rounds && gradients;
         if let Some(caveat) = self.books.history.caveat() {
             self.monitor.note(caveat);
         }
@@ -436,6 +456,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
     pub(super) fn train_accounts(&mut self, tally: Tally, cohort: &[usize]) {
         let (world, round) = (self.world, self.round);
         self.books.gradients += tally.gradients;
+        self.books.idle += u64::from(tally.rows == 0);
         self.books.running = if tally.loss.is_finite() { (tally.loss, tally.rows) } else { (0.0, 0) };
         for id in sorted(cohort) {
             let client = &mut self.clients[id];

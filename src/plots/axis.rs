@@ -68,6 +68,11 @@ impl Scale {
         self.from + part.clamp(-0.05, 1.05) * (self.to - self.from)
     }
 
+    /// The pixel of a value, or of the end of the range beyond which it lies.
+    pub(super) fn within(&self, value: f64) -> f64 {
+        self.at(value.clamp(self.low, self.high))
+    }
+
     /// About `n` round values within the range.
     pub(super) fn ticks(&self, n: usize) -> Vec<f64> {
         if self.log {
@@ -108,6 +113,22 @@ pub(super) fn label(value: f64, unit: Unit) -> String {
             _ => short(value),
         },
     }
+}
+
+/// A text that is no wider than this many pixels: its end is left out where it has to be.
+pub(super) fn fitted(text: &str, size: f64, most: f64) -> String {
+    if width_of(text, size) <= most {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if width_of(&kept, size) + 0.62 * size > most {
+            kept.pop();
+            break;
+        }
+    }
+    format!("{}…", kept.trim_end())
 }
 
 /// The part of a drawing inside the axes.
@@ -198,6 +219,13 @@ mod tests {
     fn room_does_not_leave_what_can_be() {
         let scale = Scale::covering([0.02, 0.99], false, 0.0, 1.0).with_room(0.1, Unit::Percent);
         assert_eq!((scale.low, scale.high), (0.0, 1.0));
+    }
+
+    #[test]
+    fn long_texts_lose_their_end() {
+        assert_eq!(fitted("short", 12.0, 100.0), "short");
+        let cut = fitted("a name that is much too long for its place", 12.0, 100.0);
+        assert!(cut.starts_with("a name") && cut.ends_with('…') && width_of(&cut, 12.0) <= 100.0, "{cut}");
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub fn bubbles(plot: &Bubbles) -> Svg {
     let step = if clients > 30 { 14.0 } else { 22.0 };
     let row = if classes > 15 { 14.0 } else { 22.0 };
     let width = (56.0 + step * clients.max(1) as f64 + 20.0).max(420.0);
-    let height = 40.0 + row * classes.max(1) as f64 + 52.0;
-    let area = Area { left: 56.0, top: 40.0, right: 56.0 + step * clients.max(1) as f64, bottom: height - 52.0 };
+    let height = 40.0 + row * classes.max(1) as f64 + 68.0;
+    let area = Area { left: 56.0, top: 40.0, right: 56.0 + step * clients.max(1) as f64, bottom: height - 68.0 };
     let mut svg = Svg::new(width, height, &plot.title);
     names(&mut svg, area, "client", "class");
     let most = plot.clients.iter().flatten().copied().max().unwrap_or(1).max(1) as f64;
@@ -46,7 +46,8 @@ pub fn bubbles(plot: &Bubbles) -> Svg {
     if plot.clients.len() > clients || all > classes {
         note.push_str(&format!("; the first {clients} of {} clients, {classes} of {all} classes", plot.clients.len()));
     }
-    svg.text("soft", (width - 8.0, height - 6.0), Anchor::End, &note);
+    // Below the discs, however few they are.
+    svg.text("soft", (area.left, height - 10.0), Anchor::Start, &note);
     svg
 }
 

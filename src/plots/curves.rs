@@ -62,9 +62,11 @@ pub fn curves(plot: &Curves) -> Svg {
     named = &by_table;
 
     let all = || plot.series.iter().flat_map(|series| &series.points);
-    // Bands that reach far out must not squeeze the lines: the range is that of the means and of three quarters of the bands.
-    let lows = quantile(all().map(|p| p.low), 0.1);
-    let highs = quantile(all().map(|p| p.high), 0.9);
+    // Bands that reach far out must not squeeze the lines: the range is that of the means and of most of the bands, which end at the
+    // frame. An error bar that is cut would say something else, so that all of them are inside.
+    let (least, most) = if plot.marked { (0.0, 1.0) } else { (0.1, 0.9) };
+    let lows = quantile(all().map(|p| p.low), least);
+    let highs = quantile(all().map(|p| p.high), most);
     let values = all().map(|p| p.mean).chain(lows).chain(highs);
     let vertical = Scale::covering(values, false, height - 52.0, 44.0).with_room(0.04, unit);
     let ticks: Vec<(f64, String)> = vertical.ticks(6).into_iter().map(|v| (v, label(v, unit))).collect();
@@ -91,7 +93,7 @@ pub fn curves(plot: &Curves) -> Svg {
     below(&mut svg, area, &horizontal, &places.into_iter().map(|v| (v, label(v, Unit::Plain))).collect::<Vec<_>>());
     names(&mut svg, area, &plot.x, &plot.y);
 
-    let at = |p: &Point, value: f64| (horizontal.at(p.x), vertical.at(value));
+    let at = |p: &Point, value: f64| (horizontal.at(p.x), vertical.within(value));
     for s in rest {
         let series = &plot.series[*s];
         svg.path("rest", &series.points.iter().map(|p| at(p, p.mean)).collect::<Vec<_>>(), &series.name);
@@ -160,6 +162,32 @@ mod tests {
         assert_eq!(text.matches("<polyline class=\"curve").count(), 7);
         assert_eq!(text.matches("<polyline class=\"rest").count(), 13);
         assert!(text.contains(">method19</text>") && !text.contains(">method12</text>"));
+    }
+
+    #[test]
+    fn bars_and_bands_stay_inside_the_frame() {
+        for marked in [true, false] {
+            let wide = |x: f64, mean: f64| Point { x, mean, low: mean - 0.4, high: mean + 0.3 };
+            let usual = |x: f64| Point { x, mean: 0.5, low: 0.49, high: 0.51 };
+            let mut points: Vec<Point> = (1..30).map(|x| usual(f64::from(x))).collect();
+            points.push(wide(30.0, 0.5));
+            let series = vec![Series { name: "a".into(), points }];
+            let plot = Curves { title: "t".into(), percent: true, marked, series, ..Curves::default() };
+            let text = curves(&plot).document();
+            let ends = text.split("<line class=\"error").skip(1).map(|rest| rest.split('>').next().unwrap_or_default());
+            let number = |line: &str, name: &str| -> f64 {
+                line.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next()?.parse().ok()).expect("a number")
+            };
+            for line in ends {
+                for y in [number(line, "y1"), number(line, "y2")] {
+                    assert!((44.0..=378.0).contains(&y), "{line}");
+                }
+            }
+            let band = text.split("class=\"band").nth(1).and_then(|rest| rest.split("points=\"").nth(1)?.split('"').next());
+            let places = band.into_iter().flat_map(|all| all.split(' ')).filter_map(|pair| pair.split(',').nth(1)?.parse::<f64>().ok());
+            assert!(places.into_iter().all(|y| (44.0..=378.0).contains(&y)));
+            assert_eq!(marked, text.contains("class=\"error"));
+        }
     }
 
     #[test]

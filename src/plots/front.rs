@@ -1,7 +1,7 @@
 //! Accuracy against cost: every method a spot, and the front of those that no other beats in both.
 
-use super::axis::{Area, Scale, Unit, below, beside, label, margin, names, spread};
-use super::svg::{Anchor, Svg};
+use super::axis::{Area, Scale, Unit, below, beside, fitted, label, margin, names, spread};
+use super::svg::{Anchor, Svg, width_of};
 
 /// One method.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,13 +87,19 @@ pub fn front(plot: &Front) -> Svg {
     let wanted: Vec<f64> = named.iter().map(|s| at(&spots[*s]).1).collect();
     for (s, y) in named.iter().zip(spread(&wanted, 13.0, area.top, area.bottom)) {
         let (x, _) = at(&spots[*s]);
-        let (anchor, x) = if x > area.right - 90.0 { (Anchor::End, x - 9.0) } else { (Anchor::Start, x + 9.0) };
-        svg.text("label", (x, y + 4.0), anchor, &spots[*s].name);
+        // On the right where the whole name has room; else where there is more, and no wider than that.
+        let (left, right) = (x - 9.0 - area.left, area.right - x - 9.0);
+        let name = &spots[*s].name;
+        if width_of(name, 12.0) <= right || right >= left {
+            svg.text("label", (x + 9.0, y + 4.0), Anchor::Start, &fitted(name, 12.0, right));
+        } else {
+            svg.text("label", (x - 9.0, y + 4.0), Anchor::End, &fitted(name, 12.0, left));
+        }
     }
     for (family, name) in families.iter().enumerate() {
         let y = area.top + 8.0 + 18.0 * family as f64;
         svg.mark(family, (area.right + 16.0, y), 4.0, "");
-        svg.text("soft", (area.right + 26.0, y + 4.0), Anchor::Start, name);
+        svg.text("soft", (area.right + 26.0, y + 4.0), Anchor::Start, &fitted(name, 12.0, width - area.right - 30.0));
     }
     svg
 }
@@ -109,6 +115,10 @@ mod tests {
         assert_eq!(best(&spots), [4, 0, 2]);
         let text = front(&Front { title: "t".into(), cost: "floats".into(), value: "accuracy".into(), spots: spots.to_vec() }).document();
         assert_eq!(text.matches("class=\"mark").count(), 5 + 1, "one mark each, and one in the legend");
+        let long = "a method of a name that has no room beside its mark, whichever side it stands on, not even half of it, which is long";
+        let spots = vec![spot("b", 1.0, 0.4), spot(long, 2.0, 0.9), spot("c", 3.0, 0.8)];
+        let text = front(&Front { title: "t".into(), cost: "floats".into(), value: "accuracy".into(), spots }).document();
+        assert!(text.contains("…</text>") && !text.contains(&format!("{long}</text>")), "{text}");
         assert!(front(&Front::default()).document().contains("</svg>"));
     }
 }

@@ -115,7 +115,8 @@ pub fn variants() -> Vec<Variant> {
             name: "local-gaussian",
             doc: "Protects uploads, from the server too: each client clips its update to the Euclidean norm C and adds Gaussian noise for \
                   a sensitivity of 2 C.",
-            revision: 1,
+            // 2: the analytic noise for an epsilon above 700 was wrong.
+            revision: 2,
             fields: vec![
                 Field::required("clip", Type::positive(), "Greatest Euclidean norm of an update.").from("C", ""),
                 each("Privacy spent by one upload; what all uploads of a client spend is measured."),

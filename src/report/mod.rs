@@ -62,7 +62,8 @@ pub struct Page {
     pub stages: Listing,
 }
 
-const TEMPLATE: &str = include_str!("../../templates/report/report.html.j2");
+/// The built-in template of the page.
+pub const TEMPLATE: &str = include_str!("../../templates/report/report.html.j2");
 const STYLE: &str = include_str!("../../templates/report/report.css");
 const SCRIPT: &str = include_str!("../../templates/report/report.js");
 
@@ -93,7 +94,8 @@ fn values(page: &Page) -> Value {
     let sections: Vec<Value> = page
         .sections
         .iter()
-        .map(|section| {
+        .zip(format::slugs(page.sections.iter().map(|section| &section.table)))
+        .map(|(section, id)| {
             let mut families: Vec<String> = Vec::new();
             for group in &section.table.groups {
                 if !families.contains(group) {
@@ -101,7 +103,7 @@ fn values(page: &Page) -> Value {
                 }
             }
             context! {
-                id => format::slug(&section.table.heading.name),
+                id => id,
                 title => section.table.title(),
                 families => families,
                 html => safe(format::fragment(&section.table, 2)),

@@ -145,9 +145,13 @@ fn goes_with(name: &str, defence: &str) -> Outcome<()> {
         .help("leave one of them out"))
 }
 
+/// Primes to suggest, ascending: just below 2^15, and two Mersenne primes.
+const PRIMES: [u64; 3] = [32_749, 2_147_483_647, 2_305_843_009_213_693_951];
+
 fn field_of(prime: u64) -> Outcome<Field> {
     Field::new(prime).ok_or_else(|| {
-        Fault::stage(format!("`prime` of `secure` is {prime}, which is not a prime")).help("try 32749, 2147483647 or 2305843009213693951")
+        let [small, middle, large] = PRIMES;
+        Fault::stage(format!("`prime` of `secure` is {prime}, which is not a prime")).help(format!("try {small}, {middle} or {large}"))
     })
 }
 

@@ -27,7 +27,10 @@ impl Grid {
              `bits` {} and parameters up to {greatest:.3}",
             self.bits
         ))
-        .help("use a larger `prime`, such as 2147483647 or 2305843009213693951, or fewer `bits`"))
+        .help(match super::PRIMES.into_iter().find(|prime| *prime as f64 > needed) {
+            Some(prime) => format!("use `prime: {prime}`, or fewer `bits`"),
+            None => "use fewer `bits`: no larger `prime` is known here".to_owned(),
+        }))
     }
     /// The element for a number within the bound of [`Grid::holds`].
     pub fn element(self, number: f64) -> u64 {

@@ -48,6 +48,12 @@ pub trait Catalog: Sync {
         None
     }
 
+    /// Why a selector never finds a measurement of a stage with these parameters.
+    fn misses(&self, kind: &str, params: &Params, selector: &str) -> Option<Fault> {
+        let _ = (kind, params, selector);
+        None
+    }
+
     /// The settings of a published table, as `data set, model, scenario`; of a user's file where its text is given. Empty where they
     /// are not known.
     ///
@@ -259,6 +265,12 @@ impl Field {
     #[must_use]
     pub fn optional(name: &'static str, ty: Type, doc: &'static str) -> Self {
         Self { default: Default::Absent, ..Self::required(name, ty, doc) }
+    }
+    /// Says that it was added after a first release, and which value keeps the old meaning.
+    #[must_use]
+    pub fn introduced(mut self, value: impl Into<Value>) -> Self {
+        self.introduced = Some(value.into());
+        self
     }
     /// Says that only some words of a choice beside it have this field.
     #[must_use]

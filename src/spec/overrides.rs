@@ -8,6 +8,7 @@ use super::document::axis_names;
 use super::node::{Data, Key, Node, Place};
 use super::source::{Source, Sources};
 use super::yaml;
+use crate::base::text::{nearest, quoted};
 use crate::base::{Fault, Outcome};
 use serde_json::{Value, json};
 
@@ -179,9 +180,20 @@ fn descend(parent: &mut Node, path: &[String], depth: usize, place: Place, value
             entries.iter().map(|(key, _)| key.text.to_string()).collect()
         };
         let what = if depth == 0 { "the pipeline".to_owned() } else { format!("`{}`", path[..depth].join(".")) };
-        return Err(Box::new(
-            Diagnostic::error("set", format!("there is no `{name}` in {what}")).help_if(suggest(name, names.iter().map(String::as_str))),
-        ));
+        // What `--set` changes is there already: a whole stage or table is written in the file.
+        let help = match (depth, top) {
+            (0, "tables") => Some("the file has no tables, and `--set` makes none: write one into the file".to_owned()),
+            (1, _) => {
+                let labels = || names.iter().map(String::as_str);
+                let one = top.strip_suffix('s').unwrap_or(top);
+                Some(match nearest(name, labels()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("`--set` makes no new {one}: write it into the file, whose {top} are {}", quoted(labels().take(12))),
+                })
+            }
+            _ => suggest(name, names.iter().map(String::as_str)),
+        };
+        return Err(Box::new(Diagnostic::error("set", format!("there is no `{name}` in {what}")).help_if(help)));
     }
     let index = index.unwrap_or_else(|| {
         let key = Key { place, text: name.as_str().into() };

@@ -110,6 +110,13 @@ impl Shown<'_, '_> {
             self.problems.push(Diagnostic::error("unknown-metric", what).at(place).help_if(help));
             return;
         }
+        let misses = |instance: &&Instance| self.catalog.misses(stage.kind, &instance.params, &measure.selector);
+        if let Some(reason) = instances.first().and_then(misses).filter(|_| !self.narrowed)
+            && instances.iter().all(|instance| misses(instance).is_some())
+        {
+            let what = format!("`{}` finds nothing in stage `{}`: {}", measure.selector, stage.name, reason.what);
+            self.problems.push(Diagnostic::error("unmeasured", what).at(place).help_if(reason.help));
+        }
         let chooser = measure.selector.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).map(str::trim);
         for metric in [Some(measure.metric.as_str()), chooser].into_iter().flatten() {
             let lack = |instance: &&Instance| self.catalog.lacks(stage.kind, &instance.params, metric);

@@ -21,6 +21,14 @@ pub struct Template {
     text: &'static str,
 }
 
+impl Template {
+    /// The skeleton itself.
+    #[must_use]
+    pub fn text(&self) -> &'static str {
+        self.text
+    }
+}
+
 const NAME: (&str, &str, &str) = ("name", "benchmark", "name of the pipeline");
 const DATASET: (&str, &str, &str) = ("dataset", "fashion-mnist", "data set");
 const MODEL: (&str, &str, &str) = ("model", "cnn", "model family");

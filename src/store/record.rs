@@ -97,6 +97,9 @@ pub struct Record {
     /// Greatest resident memory of the process, in bytes, where known.
     #[serde(default)]
     pub peak_rss: Option<u64>,
+    /// What the stage warned of, each line once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl Record {
@@ -122,6 +125,7 @@ impl Record {
             host: HostInfo::here(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             peak_rss: None,
+            warnings: Vec::new(),
         }
     }
 

@@ -229,10 +229,10 @@ impl Table {
                 });
             }
         }
-        if sheets.len() == first {
+        if sheets.len() == first && !analysis.notes.is_empty() {
             sheets.push(Sheet { title: "Statistics".to_owned(), header: Vec::new(), rows: Vec::new(), notes: Vec::new() });
         }
-        if let Some(sheet) = sheets.last_mut() {
+        if let Some(sheet) = sheets[first..].last_mut() {
             sheet.notes.extend(analysis.notes.iter().cloned());
         }
     }

@@ -73,6 +73,15 @@ fn statistics_say_what_two_seeds_cannot_show() {
 }
 
 #[test]
+fn one_row_has_no_statistics_and_no_heading_of_them() {
+    let space = Space::new();
+    space.changed("p.yaml", TABLE, "{value: run.test_accuracy.best, over: [algorithm, seed], statistics: wilcoxon}");
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    let text = space.run(&["table", "p.yaml"]).ok();
+    assert!(!text.lines().any(|line| line.trim() == "Statistics") || text.contains("Statistics\n  - "), "{text}");
+}
+
+#[test]
 fn wrong_statistics_are_refused_before_anything_runs() {
     let space = Space::new();
     for (table, words) in [
@@ -208,7 +217,10 @@ fn a_copy_of_a_built_in_template_gives_the_same() {
         for file in fs::read_dir(builtin(folder)).expect("a folder") {
             let file = file.expect("readable").file_name().to_string_lossy().into_owned();
             let Some(name) = file.strip_suffix(".j2") else { continue };
-            fs::copy(builtin(&format!("{folder}/{file}")), space.path("copy.j2")).expect("writable");
+            // Who has only the program prints it.
+            let printed = space.run(&["templates", name.split('.').next().expect("a name")]).ok();
+            assert_eq!(printed, fs::read_to_string(builtin(&format!("{folder}/{file}"))).expect("readable"), "{file}");
+            space.write("copy.j2", &printed);
             let (own, copy) = match folder {
                 "tables" => {
                     let format = name.split('.').next().expect("a name");
@@ -235,6 +247,8 @@ fn a_copy_of_a_built_in_template_gives_the_same() {
         }
     }
     assert_eq!(seen, 5, "every template");
+    let listed = space.run(&["templates", "--output", "json"]).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(5), "{listed}");
 }
 
 #[test]
@@ -357,8 +371,17 @@ fn a_training_without_a_step_says_so() {
     space.changed("p.yaml", "learning_rate: 0.05", "learning_rate: 0.05, batch_size: 100000");
     let done = space.run(&["run", "p.yaml"]);
     assert!(done.out.contains("no client ever took a training step"), "{done:?}");
+    // What stages warn of is told once for all of them, also when they are cached, and counted.
+    let told = "4 warnings of stage `run` in 4 of its instances:\n  run[algorithm=";
+    let again = space.run(&["run", "p.yaml"]);
+    for text in [&done.err, &again.err, &space.run(&["status"]).ok(), &space.run(&["status", "p.yaml"]).ok()] {
+        assert!(text.contains(told) && text.matches("no client ever took").count() == 1, "{text}");
+    }
+    assert!(again.err.contains("0 executed") && !space.run(&["run", "p.yaml", "-q"]).err.contains("warning"));
+    assert_eq!(space.run(&["status", "--output", "json"]).json()["warnings"]["run"]["warnings"], 4);
     space.run(&["report", "p.yaml", "-o", "r.html"]).ok();
-    assert!(fs::read_to_string(space.path("r.html")).expect("a file").contains("<li>run.test_accuracy.best: no client ever took"));
+    let page = fs::read_to_string(space.path("r.html")).expect("a file");
+    assert!(page.contains("<li>run.test_accuracy.best: no client ever took") && page.contains(" and 3 more: no client ever took"));
     let log = space.run(&["logs", "p.yaml", "run[algorithm=ditto, seed=0]"]);
     let log = if log.code == 0 { log } else { space.run(&["logs", "run[algorithm=ditto, seed=0]"]) };
     assert!(log.ok().contains("no client ever took a training step"));

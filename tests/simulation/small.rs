@@ -24,6 +24,8 @@ pub struct Case {
     pub settings: Value,
     pub clients: Vec<Client>,
     pub norm: bool,
+    /// Whether the network is one wide dense layer instead of a small convolution.
+    pub dense: bool,
     pub threads: usize,
     /// The threat and the defence with all their parameters.
     pub threat: Map<String, Value>,
@@ -62,6 +64,7 @@ pub fn case(name: &str, changed: Value) -> Case {
         settings: json!({}),
         clients: shards(&[PER_CLIENT; CLIENTS]),
         norm: false,
+        dense: false,
         threads: 1,
         threat: none.clone(),
         defence: none,
@@ -95,6 +98,10 @@ impl Case {
         self.threads = threads;
         self
     }
+    pub fn dense(mut self) -> Self {
+        self.dense = true;
+        self
+    }
     pub fn norm(mut self) -> Self {
         self.norm = true;
         self
@@ -113,7 +120,7 @@ impl Case {
     pub fn try_world(&self) -> Outcome<World> {
         let settings: Settings = serde_json::from_value(settings(&self.settings)).expect("the settings fit");
         let streams = Box::new(Seeded { sampling: settings.sampling_seed, batches: settings.batch_seed });
-        let model = Model::init(Arc::new(network(self.norm)), &mut stream(3, Purpose::Initialisation, 0, 0, 0));
+        let model = Model::init(Arc::new(network(self.norm, self.dense)), &mut stream(3, Purpose::Initialisation, 0, 0, 0));
         let world = World::new(model, digits(), self.clients.clone(), settings, streams, Budget::new(self.threads))?;
         let acting = [threats::build(&self.threat, &world)?, defences::build(&self.defence)?];
         Ok(acting.into_iter().flatten().fold(world, World::with))
@@ -157,7 +164,11 @@ pub fn shards(sizes: &[usize]) -> Vec<Client> {
         .collect()
 }
 
-fn network(norm: bool) -> Network {
+fn network(norm: bool, dense: bool) -> Network {
+    if dense {
+        let layers = vec![Layer::Flatten, Layer::linear("fc1.0", 32), Layer::Relu, Layer::linear("fc", 10)];
+        return Network::build(Shape { channels: 1, height: 8, width: 8 }, layers, 3).expect("a valid network");
+    }
     let mut layers = vec![Layer::conv("conv1.0", 4, 3, 0)];
     if norm {
         layers.push(Layer::norm2d("conv1.1"));

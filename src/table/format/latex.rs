@@ -7,7 +7,8 @@ use crate::base::{Fault, Outcome};
 /// One `table` environment for each table; names are escaped, so it compiles whatever they contain.
 pub(super) struct Latex;
 
-const TEMPLATE: &str = include_str!("../../../templates/tables/latex.tex.j2");
+/// The template of this format.
+pub const TEMPLATE: &str = include_str!("../../../templates/tables/latex.tex.j2");
 
 impl Format for Latex {
     fn name(&self) -> &'static str {

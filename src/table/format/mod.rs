@@ -40,7 +40,8 @@ pub trait Format: Sync {
 }
 
 pub use html::{STYLE, fragment};
-pub use template::{slug, with_template};
+pub use latex::TEMPLATE as LATEX;
+pub use template::{slugs, with_template};
 
 /// Every format, in the order in which help lists them.
 pub const FORMATS: [&dyn Format; 8] =

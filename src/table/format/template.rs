@@ -6,11 +6,12 @@ use super::latex::escaped;
 use crate::base::{Fault, Outcome};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Value, context};
+use std::collections::BTreeSet;
 
 /// Renders a minijinja template over `tables`. `name` is its file: it stands in messages, and one that ends in `.html` or `.html.j2`
 /// gets its texts escaped for HTML.
 ///
-/// Each table has `name`, `title`, `legend`, `troubles`, `notes` (what added columns mean), `caption` (all these in a line), `row_axis`,
+/// Each table has `name`, `label` (its slug, which no other table has), `title`, `legend`, `troubles`, `notes` (what added columns mean), `caption` (all these in a line), `row_axis`,
 /// `column_axis`, `columns`, `under_axis` (so many of them stand under the column axis), `rows`, `sheets`, `wide` and `anything_wide`
 /// (whether the table, or one of its sheets too, may be wider than a page). A row has `label`, `group`, `heading` (the group where it
 /// begins, else empty) and `cells`; a cell has `text` (number and note), `number`, `mean`, `spread`, `note` and `rank` (1, 2 or none). A
@@ -22,7 +23,7 @@ use minijinja::{AutoEscape, Environment, Value, context};
 pub fn with_template(name: &str, template: &str, tables: &[Table]) -> Outcome<String> {
     rendered(name, template, tables).map_err(|e| {
         Fault::usage(format!("the template cannot be used: {e:#}"))
-            .help("README.md lists what a template is given; `templates/tables/latex.tex.j2` is one to start from")
+            .help("README.md lists what a template is given; `pflpipe templates latex` prints one to start from")
     })
 }
 
@@ -37,18 +38,38 @@ pub(super) fn rendered(name: &str, template: &str, tables: &[Table]) -> Result<S
     environment.add_filter("latex", |text: &str| escaped(text));
     environment.add_filter("slug", slug);
     environment.add_template(name, template)?;
-    let tables: Vec<Value> = tables.iter().map(one).collect();
+    let labels = slugs(tables);
+    let tables: Vec<Value> = tables.iter().zip(&labels).map(|(table, label)| one(table, label)).collect();
     let text = environment.get_template(name)?.render(context! { tables })?;
     Ok(text.trim_end().to_owned() + "\n")
 }
 
 /// A name of nothing but letters, digits and dashes, as labels and identifiers take it.
-#[must_use]
-pub fn slug(text: &str) -> String {
+pub(super) fn slug(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
-fn one(table: &Table) -> Value {
+/// The slug of each table's name; names that would have the same one, or that of another table's sheet, are told apart by a number.
+#[must_use]
+pub fn slugs<'a>(tables: impl IntoIterator<Item = &'a Table>) -> Vec<String> {
+    let names: Vec<String> = tables.into_iter().map(|table| slug(&table.heading.name)).collect();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    let mut all = Vec::new();
+    for name in &names {
+        // A sheet's label is that of its table with a number.
+        let of_sheet = |label: &str| {
+            label.rsplit_once('-').is_some_and(|(table, n)| n.parse::<u32>().is_ok() && names.iter().any(|name| name == table))
+        };
+        let free = |label: &String| !taken.contains(label) && !of_sheet(label);
+        let numbered = (2..).map(|n| format!("{name}-x{n}"));
+        let label = std::iter::once(name.clone()).chain(numbered).find(free).unwrap_or_default();
+        taken.insert(label.clone());
+        all.push(label);
+    }
+    all
+}
+
+fn one(table: &Table, label: &str) -> Value {
     let (heading, grid) = (&table.heading, table.grid());
     let (mut group, mut begins) = (String::new(), String::new());
     let mut rows: Vec<Value> = Vec::new();
@@ -114,6 +135,7 @@ fn one(table: &Table) -> Value {
     let wide = wide(&texts);
     context! {
         name => heading.name.clone(),
+        label => label,
         title => title,
         legend => legend,
         troubles => troubles,
@@ -152,6 +174,19 @@ mod tests {
         let fault = with_template("mine.j2", "\n{{ nothing }}", &[]).expect_err("not given");
         assert!(fault.to_string().contains("mine.j2:2"), "{fault}");
         assert!(with_template("mine.j2", "{% if %}", &[]).is_err());
+    }
+
+    #[test]
+    fn names_of_one_slug_get_labels_of_their_own() {
+        let named = |name: &str| {
+            let mut table = sample();
+            table.heading.name = name.to_owned();
+            table
+        };
+        let tables = ["a b", "a_b", "a-b-1", "c"].map(named);
+        assert_eq!(slugs(&tables), ["a-b", "a-b-x2", "a-b-1-x2", "c"]);
+        let text = with_template("mine.j2", "{% for table in tables %}{{ table.label }} {% endfor %}", &tables).expect("renders");
+        assert_eq!(text, "a-b a-b-x2 a-b-1-x2 c\n");
     }
 
     #[test]
