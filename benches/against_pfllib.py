@@ -6,8 +6,9 @@
 PFLLIB is a checkout of PFLlib (commit d832e76), whose `system/main.py` is run as it is; needs torch, torchvision, h5py, ujson, cvxpy, calmsize, matplotlib and
 scikit-learn. The split is made by pflpipe, exported in PFLlib's format, and read by both. Algorithms are named as pflpipe does; all 40 are
 measured when none is named. `--train-loss full` makes pflpipe measure the training loss as PFLlib does, with a pass over all training sets;
-`running` is its default. PFLlib's time of a round is what it prints, without the first round; pflpipe's is that of the whole stage over
-its rounds, of which it does four times as many, since loading and the evaluation before the first round are in it. Both have all cores. Printed are medians of the turns, and the ratio.
+`running` is its default. PFLlib's time of a round is what it prints (of FedPHP the time between two headings), without the first round;
+pflpipe's is that of the whole stage over its rounds, of which it does four times as many, since loading and the evaluation before the first
+round are in it. Both have all cores. Printed are medians of the turns, and the ratio.
 """
 import argparse
 import csv
@@ -20,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 # Where PFLlib's name of an algorithm is not the title that pflpipe gives it.
 NAMES = {"perfedavg": "PerAvg", "fedrod": "FedROD"}
@@ -62,13 +64,27 @@ def our_seconds(folder, options, algorithm, turn):
     return float(rows[0]["measured"])
 
 
+def times(lines):
+    """The seconds of each round, from lines with the time at which they were printed. MOON, APPLE, FedPAC, FedCP and some others print
+    them behind dashes without a word, FedPHP not at all: there a round lasts from its heading to the next one."""
+    printed = [re.fullmatch(r"-{25,}(?: time cost -+)? ([0-9.]+(?:e[+-]?[0-9]+)?)", line) for _, line in lines]
+    if any(printed):
+        return [float(found[1]) for found in printed if found]
+    heads = [now for now, line in lines if "Round number:" in line or line.startswith("Best accuracy")]
+    return [end - start for start, end in zip(heads, heads[1:])]
+
+
 def their_seconds(folder, options, name):
     command = [sys.executable, "-u", "main.py", "-data", "FashionMNIST", "-m", "CNN", "-algo", name, "-gr", str(options.rounds),
                "-nc", "20", "-ncl", "10", "-dev", "cpu", "-go", "bench"]
-    done = subprocess.run(command, cwd=os.path.join(folder, "system"), capture_output=True, text=True)
-    seconds = [float(s) for s in re.findall(r"time cost -+ ([0-9.eE+-]+)", done.stdout)]
+    with tempfile.TemporaryFile("w+") as errors:
+        running = subprocess.Popen(command, cwd=os.path.join(folder, "system"), stdout=subprocess.PIPE, stderr=errors, text=True)
+        seconds = times([(time.time(), line.strip()) for line in running.stdout])
+        running.wait()
+        errors.seek(0)
+        said = errors.read().strip().splitlines()
     if len(seconds) < 2:
-        return None, (done.stderr.strip().splitlines() or ["it printed no times"])[-1]
+        return None, (said or ["it printed no times"])[-1]
     return statistics.median(seconds[1:]), None
 
 

@@ -7,7 +7,7 @@ use crate::engine::update::add_scaled;
 use crate::engine::{Entry, Layout, Model, Params, Parts};
 use crate::fl::algorithm::Who;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded,
+    Aggregation, Algorithm, Arena, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Uploaded,
     Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
@@ -87,17 +87,15 @@ impl State for Relations {
     }
 }
 
-/// The trained core where cores are private, and how many cores the client received.
+/// The trained core, where cores are private.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent {
     core: Option<Params<f32>>,
-    received: u64,
 }
 
 impl State for Sent {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
         self.core.visit("core", visitor);
-        self.received.visit("received", visitor);
     }
 }
 
@@ -178,7 +176,7 @@ impl Algorithm for Apple {
             paper: "Luo, Wu, Adapt to Adaptation: Learning Personalization for Cross-Silo Federated Learning, IJCAI 2022",
             year: 2022,
             personal: "relations p_c and the mixture W_c",
-            down: "M w",
+            down: "N w",
             up: "w",
             rule: "W = sum_i p_c[i] m_i; each step at client c: m_c <- m_c - lr p_c[c] grad(W); \
                    p_c[i] <- p_c[i] - eta_2 (<grad(W), m_i> + r(t) mu (p_c[i] - n_i/n)), r a cosine from 1 to 0 in L T rounds; m_c goes to \
@@ -249,8 +247,12 @@ impl Algorithm for Apple {
     fn horizon(&self) -> bool {
         true
     }
-    fn traffic(&self, layout: &Layout, sent: &mut Sent, _: &Model) -> Traffic {
-        Traffic { down: sent.received * layout.len as u64, up: layout.len as u64 }
+    /// All cores.
+    fn down(&self, world: &World, _: &Server<Stock>, _: &Client<Relations>) -> u64 {
+        (world.clients() * world.layout().len) as u64
+    }
+    fn up(&self, world: &World, _: &mut Sent) -> u64 {
+        world.layout().len as u64
     }
 
     /// The client's core model; the server keeps the one before.
@@ -278,7 +280,6 @@ impl Algorithm for Apple {
         if self.private() {
             return arena.train(self);
         }
-        let received = arena.clients.len() as u64;
         let cores: Mutex<Vec<_>> = Mutex::new(arena.clients.iter().map(|client| client.model.params.clone()).collect());
         let mut uploads = Vec::new();
         // Each client sees what those before it have changed, so there is nothing to do at once.
@@ -286,7 +287,7 @@ impl Algorithm for Apple {
             let sent = arena.each(&[id], |trainer, _, client| {
                 self.learn(trainer, client, &mut cores.lock().unwrap_or_else(PoisonError::into_inner))?;
                 let (samples, model) = (trainer.samples(), client.model.clone());
-                let extra = Sent { core: None, received };
+                let extra = Sent { core: None };
                 Ok(trainer.position().map(|_| Uploaded { client: id, samples, weight: 0.0, model, extra }))
             })?;
             uploads.extend(sent.into_iter().flatten());
@@ -301,8 +302,8 @@ impl Algorithm for Apple {
         Ok(())
     }
 
-    fn upload(&self, _: &mut Trainer<'_>, server: &Server<Stock>, client: &mut Client<Relations>) -> Outcome<Sent> {
-        Ok(Sent { core: client.state.trained.take(), received: server.state.0.len() as u64 })
+    fn upload(&self, _: &mut Trainer<'_>, _: &Server<Stock>, client: &mut Client<Relations>) -> Outcome<Sent> {
+        Ok(Sent { core: client.state.trained.take() })
     }
 
     fn aggregate(&self, _: &mut Trainer<'_>, server: &mut Server<Stock>, uploads: &[Uploaded<Sent>], _: &Aggregation<'_>) -> Outcome<()> {

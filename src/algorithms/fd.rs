@@ -6,11 +6,10 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::loss::softmax;
 use crate::engine::tape::cross_entropy;
-use crate::engine::{Entry, Layout, Model};
-use crate::fl::state::Floats;
+use crate::engine::{Entry, Model};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor,
-    Who,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Uploaded, Visitor,
+    Who, World,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::HasShape;
@@ -96,7 +95,7 @@ impl Algorithm for Fd {
                 ),
                 Field::optional("leave_one_out", Type::Bool, "Whether a client's target leaves its own contribution out."),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -111,10 +110,8 @@ impl Algorithm for Fd {
         Who::None
     }
 
-    fn traffic(&self, _: &Layout, upload: &mut Outputs, template: &Model) -> Traffic {
-        let mut floats = Floats::new(template);
-        upload.visit(&mut floats);
-        Traffic { down: (template.net.classes() * template.net.classes()) as u64, up: floats.total }
+    fn down(&self, _: &World, server: &Server<Outputs>, _: &Client<Own>) -> u64 {
+        server.state.0.floats()
     }
 
     fn welcomes(&self) -> bool {

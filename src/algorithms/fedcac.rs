@@ -5,7 +5,7 @@ use crate::base::Outcome;
 use crate::engine::update::add_scaled;
 use crate::engine::{Layout, Model};
 use crate::fl::algorithm::Who;
-use crate::fl::{Algorithm, Arena, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, World};
+use crate::fl::{Algorithm, Arena, Client, Description, Item, Objective, Sends, Server, State, Trainer, Uploaded, Visitor, World};
 use crate::spec::catalog::{Bound, Field, Type};
 use serde::Deserialize;
 
@@ -210,10 +210,13 @@ impl Algorithm for FedCac {
     fn receives(&self) -> Who {
         Who::None
     }
-    /// The global and the customized model down; the model and its mask up.
-    fn traffic(&self, layout: &Layout, (): &mut (), _: &Model) -> Traffic {
-        let floats = layout.len as u64;
-        Traffic { down: 2 * floats, up: floats + floats.div_ceil(32) }
+    fn down(&self, world: &World, _: &Server<()>, _: &Client<Custom>) -> u64 {
+        2 * world.layout().len as u64
+    }
+    /// The model, and a bit of each of its numbers.
+    fn up(&self, world: &World, (): &mut ()) -> u64 {
+        let floats = world.layout().len as u64;
+        floats + floats.div_ceil(32)
     }
 
     fn setup(&self, world: &World, _: &mut Server<()>, clients: &mut [Client<Custom>]) -> Outcome<()> {

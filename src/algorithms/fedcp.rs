@@ -8,11 +8,11 @@ use super::shared::normed::{Norm, Normed, twice};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::{Graph, Head, Loss, Traced, constant, cross_entropy, known, operation};
-use crate::engine::{Dense, Entry, Layout, Model, Part, Parts};
+use crate::engine::{Dense, Entry, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::{Law, NoiseKind};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Update,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Update,
     Uploaded, Visitor, Who, World,
 };
 use crate::spec::catalog::{Field, Type};
@@ -40,6 +40,12 @@ enum Choice {
 /// The mean policy network.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Policy(Option<Normed>);
+
+impl Policy {
+    fn floats(&self) -> usize {
+        self.0.as_ref().map_or(0, Normed::len)
+    }
+}
 
 impl State for Policy {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
@@ -246,9 +252,11 @@ impl Algorithm for FedCp {
         Who::None
     }
 
-    fn traffic(&self, layout: &Layout, upload: &mut Sent, _: &Model) -> Traffic {
-        let both = (layout.len + upload.policy.as_ref().map_or(0, Normed::len)) as u64;
-        Traffic { down: both, up: both }
+    fn down(&self, world: &World, server: &Server<Policy>, _: &Client<Own>) -> u64 {
+        (world.layout().len + server.state.floats()) as u64
+    }
+    fn up(&self, world: &World, upload: &mut Sent) -> u64 {
+        (world.layout().len + upload.policy.as_ref().map_or(0, Normed::len)) as u64
     }
 
     /// The base, and the mean of own and global head.

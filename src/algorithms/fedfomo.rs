@@ -4,11 +4,11 @@ use super::shared::flat::squared_distance;
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::update::add_scaled;
-use crate::engine::{Layout, Model, Params};
+use crate::engine::{Model, Params};
 use crate::fl::algorithm::Who;
 use crate::fl::streams::NoiseKind;
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Order, Pass, Sends, Server, State, Traffic, Trainer, Update,
+    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Order, Pass, Sends, Server, State, Trainer, Update,
     Uploaded, Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
@@ -177,9 +177,11 @@ impl Algorithm for FedFomo {
     fn receives(&self) -> Who {
         Who::Cohort
     }
-    fn traffic(&self, layout: &Layout, report: &mut Report, _: &Model) -> Traffic {
-        let (floats, models) = (layout.len as u64, report.gains.len() as u64);
-        Traffic { down: models * floats, up: floats + models }
+    fn down(&self, world: &World, _: &Server<Market>, client: &Client<Judge>) -> u64 {
+        (client.state.received.len() * world.layout().len) as u64
+    }
+    fn up(&self, world: &World, report: &mut Report) -> u64 {
+        (world.layout().len + report.gains.len()) as u64
     }
 
     fn setup(&self, world: &World, server: &mut Server<Market>, clients: &mut [Client<Judge>]) -> Outcome<()> {

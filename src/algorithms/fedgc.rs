@@ -9,7 +9,7 @@ use crate::engine::{Entry, Layer, Layout, Model, Network, Part};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::{Law, Moment};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
     Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
@@ -185,7 +185,7 @@ impl Algorithm for FedGc {
                     "How a test sample of a class counts that the client does not own.",
                 ),
             ],
-            revision: 2,
+            revision: 3,
         }
     }
 
@@ -196,9 +196,12 @@ impl Algorithm for FedGc {
     fn shared(&self, layer: &Entry) -> bool {
         layer.part == Part::Base
     }
-    fn traffic(&self, layout: &Layout, Sent(head): &mut Sent, _: &Model) -> Traffic {
-        let floats = (layout.base().len() + head.len()) as u64;
-        Traffic { down: floats, up: floats }
+    /// The base and the client's own head.
+    fn down(&self, world: &World, server: &Server<Heads>, client: &Client<Owned>) -> u64 {
+        (world.layout().base().len() + server.state.heads[client.id].len()) as u64
+    }
+    fn up(&self, world: &World, Sent(head): &mut Sent) -> u64 {
+        (world.layout().base().len() + head.len()) as u64
     }
 
     fn prepare(&self, arena: &mut Arena<'_, Self>) -> Outcome<()> {

@@ -6,11 +6,11 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::{Leaf, cross_entropy};
 use crate::engine::update::{Optimiser, Rule};
-use crate::engine::{Entry, Layer, Layout, Model, Network, Part, Parts, Shape, loss};
+use crate::engine::{Entry, Layer, Model, Network, Part, Parts, Shape, loss};
 use crate::fl::algorithm::weighted_mean;
 use crate::fl::streams::NoiseKind;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
     Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
@@ -124,7 +124,7 @@ impl Algorithm for FedGen {
             paper: "Zhu, Hong, Zhou, Data-Free Knowledge Distillation for Heterogeneous Federated Learning, ICML 2021",
             year: 2021,
             personal: "nothing; with `local_base` the base",
-            down: "w + g",
+            down: "w + 512 C + 513 f + 17920",
             up: "w",
             rule: "each step at client c minimises CE(w_c(x), y) + CE(head_c(G(z, y')), y') with drawn labels y' and noise z; the server \
                    trains G on CE(sum_c (n_c/n) head_c(G(z, y')), y') with Adam, then averages as FedAvg",
@@ -171,10 +171,10 @@ impl Algorithm for FedGen {
         !self.local_base || layer.part == Part::Head
     }
 
-    fn traffic(&self, layout: &Layout, (): &mut (), template: &Model) -> Traffic {
-        let count = layout.entries.iter().filter(|e| self.shared(e)).map(|e| e.range.len() as u64).sum();
-        let generator = self.network(template.net.classes(), template.net.features()).map_or(0, |net| net.layout().len as u64);
-        Traffic { down: count + generator, up: count }
+    /// What is shared, and the generator.
+    fn down(&self, world: &World, server: &Server<Knowledge>, _: &Client<Counts>) -> u64 {
+        let shared = world.layout().entries.iter().filter(|entry| self.shared(entry)).map(|entry| entry.range.len()).sum::<usize>();
+        (shared + server.state.generator.as_ref().map_or(0, |generator| generator.params.len())) as u64
     }
 
     fn setup(&self, world: &World, server: &mut Server<Knowledge>, clients: &mut [Client<Counts>]) -> Outcome<()> {

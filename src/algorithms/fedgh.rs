@@ -4,10 +4,10 @@ use super::shared::heads;
 use super::shared::prototypes::Prototypes;
 use crate::base::Outcome;
 use crate::engine::update::sgd;
-use crate::engine::{Entry, Layout, Model, Part, Parts};
+use crate::engine::{Entry, Part, Parts};
 use crate::fl::state::Floats;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Uploaded, Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -87,11 +87,12 @@ impl Algorithm for FedGh {
         false
     }
 
-    fn traffic(&self, layout: &Layout, upload: &mut Known, template: &Model) -> Traffic {
-        let mut floats = Floats::new(template);
-        upload.visit(&mut floats);
-        // Each class mean travels with its class.
-        Traffic { down: layout.head().len() as u64, up: floats.total + upload.0.iter().count() as u64 }
+    fn down(&self, world: &World, _: &Server<()>, _: &Client<Known>) -> u64 {
+        world.layout().head().len() as u64
+    }
+    /// Each class mean travels with its class.
+    fn up(&self, world: &World, upload: &mut Known) -> u64 {
+        Floats::of(&world.initial, upload) + upload.0.iter().count() as u64
     }
 
     fn upload(&self, trainer: &mut Trainer<'_>, _: &Server<()>, client: &mut Client<Known>) -> Outcome<Known> {

@@ -8,7 +8,7 @@ use crate::engine::loss::cross_entropy;
 use crate::engine::tape::{Graph, Loss, known_of};
 use crate::engine::{Dense, Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Aggregation, Algorithm, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
     Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
@@ -45,13 +45,17 @@ enum Compresses {
     Updates,
 }
 
-/// The student that the server sends; absent before the first round.
+/// The student that the server sends, absent before the first round, and the floats that it takes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sent(Option<Params<f32>>);
+pub(crate) struct Sent {
+    student: Option<Params<f32>>,
+    floats: u64,
+}
 
 impl State for Sent {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
-        self.0.visit("sent", visitor);
+        self.student.visit("sent", visitor);
+        visitor.count("floats", &mut self.floats);
     }
 }
 
@@ -217,15 +221,15 @@ impl Algorithm for FedKd {
             paper: "Wu et al., Communication-efficient federated learning via knowledge distillation, Nature Communications 13, 2022",
             year: 2022,
             personal: "the teacher, and the map W_h from the student's features to its own",
-            down: "sum of r (m + n + 1)",
-            up: "sum of r (m + n + 1)",
+            down: "sum of r (m + n + 1) + v",
+            up: "sum of r (m + n + 1) + v",
             rule: "each step minimises, for teacher and student together, CE + CE + (KL + KL + 2 mean((f - W_h f')^2)) / (CE + CE); the \
                    student is sent by the singular values that hold a share of energy that grows from t_start to t_end over the rounds, \
                    and averaged uniformly",
             differences: "PFLlib never keeps all singular values: where the share would need the last one it sends zeros, which wipes out \
                           small heads and 3x3 kernels (`rank: pfllib`); so `paper` is the default here. The paper compresses the change \
                           of a round (`compresses: updates`), PFLlib the weights. PFLlib misreads layers with three outputs; here they \
-                          are ordinary. Both ends of a round count the upload's floats as the download's. A new client takes the student",
+                          are ordinary. A new client takes the student",
             fields: vec![
                 Variant::Paper.field(),
                 Field::optional("student_learning_rate", Type::positive(), "Learning rate of the student; absent: the clients' own.")
@@ -247,7 +251,7 @@ impl Algorithm for FedKd {
                     "What is compressed.",
                 ),
             ],
-            revision: 4,
+            revision: 5,
         }
     }
 
@@ -273,13 +277,17 @@ impl Algorithm for FedKd {
         true
     }
 
-    fn traffic(&self, _: &Layout, upload: &mut Compressed, _: &Model) -> Traffic {
-        Traffic { down: upload.floats, up: upload.floats }
+    /// The compressed student; before the first one, the student as it starts.
+    fn down(&self, world: &World, server: &Server<Sent>, _: &Client<Apprentice>) -> u64 {
+        server.state.student.as_ref().map_or(world.layout().len as u64, |_| server.state.floats)
+    }
+    fn up(&self, _: &World, upload: &mut Compressed) -> u64 {
+        upload.floats
     }
 
     /// The student, out of its factors.
     fn exposes(&self, server: &Server<Sent>, started: &Model, upload: &Uploaded<Compressed>) -> Exposed {
-        let before = server.state.0.as_ref().unwrap_or(&server.global.params);
+        let before = server.state.student.as_ref().unwrap_or(&server.global.params);
         Exposed::of(started.net.layout(), |_| true, before, &upload.extra.student)
     }
 
@@ -294,7 +302,7 @@ impl Algorithm for FedKd {
     }
 
     fn receive(&self, _: &mut Trainer<'_>, server: &Server<Sent>, client: &mut Client<Apprentice>) -> Outcome<()> {
-        if let (Some(sent), Some(student)) = (&server.state.0, &mut client.state.student) {
+        if let (Some(sent), Some(student)) = (&server.state.student, &mut client.state.student) {
             student.params = sent.clone();
         }
         Ok(())
@@ -325,7 +333,7 @@ impl Algorithm for FedKd {
     fn upload(&self, trainer: &mut Trainer<'_>, server: &Server<Sent>, client: &mut Client<Apprentice>) -> Outcome<Compressed> {
         let world = trainer.world;
         let Some(student) = &client.state.student else { return Ok(Compressed::default()) };
-        let before = server.state.0.as_ref().unwrap_or(&world.initial.params);
+        let before = server.state.student.as_ref().unwrap_or(&world.initial.params);
         self.packed(world.layout(), &student.params, before, self.energy(trainer.round(), world.settings.rounds))
     }
 
@@ -343,9 +351,9 @@ impl Algorithm for FedKd {
         for upload in uploads {
             mean.iter_mut().zip(upload.extra.student.iter()).for_each(|(mean, p)| *mean += share * p);
         }
-        let before = server.state.0.as_ref().unwrap_or(&world.initial.params);
+        let before = server.state.student.as_ref().unwrap_or(&world.initial.params);
         let sent = self.packed(world.layout(), mean, before, self.energy(round.round, round.rounds))?;
-        server.state.0 = Some(sent.student);
+        server.state = Sent { student: Some(sent.student), floats: sent.floats };
         Ok(())
     }
 
@@ -376,7 +384,7 @@ impl Algorithm for FedKd {
 
     /// The student is of the teacher's kind.
     fn adopt(&self, _: &mut Trainer<'_>, server: &Server<Sent>, client: &mut Client<Apprentice>) -> Outcome<()> {
-        if let Some(student) = &server.state.0 {
+        if let Some(student) = &server.state.student {
             client.model.params = student.clone();
         }
         Ok(())

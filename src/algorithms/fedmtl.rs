@@ -3,10 +3,10 @@
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::update::{Correction, add_scaled};
-use crate::engine::{Entry, Layout, Model, Params};
+use crate::engine::{Entry, Model, Params};
 use crate::fl::algorithm::Who;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Client, Description, Exposed, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor,
+    Aggregation, Algorithm, Arena, Client, Description, Exposed, Objective, Sends, Server, State, Trainer, Uploaded, Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -119,10 +119,13 @@ impl Algorithm for FedMtl {
     fn receives(&self) -> Who {
         Who::None
     }
-    /// The sum of the models down, the model up; nothing where nothing is used.
-    fn traffic(&self, layout: &Layout, (): &mut (), _: &Model) -> Traffic {
-        let floats = if self.penalty() == Penalty::None { 0 } else { layout.len as u64 };
-        Traffic { down: floats, up: floats }
+    /// The sum of the models; nothing where nothing is used.
+    fn down(&self, world: &World, _: &Server<Tasks>, _: &Client<()>) -> u64 {
+        if self.penalty() == Penalty::None { 0 } else { world.layout().len as u64 }
+    }
+    /// The model, where it is used.
+    fn up(&self, world: &World, (): &mut ()) -> u64 {
+        if self.penalty() == Penalty::None { 0 } else { world.layout().len as u64 }
     }
 
     /// The whole model, where the server makes use of it.

@@ -7,12 +7,12 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::base::numerics::simplex;
 use crate::engine::tape::cross_entropy;
-use crate::engine::{Entry, Layout, Model, Part, Parts};
+use crate::engine::{Entry, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::state::Floats;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
-    Visitor,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
+    Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -196,7 +196,7 @@ impl Algorithm for FedPac {
                     "What a client's prototype counts in the common one.",
                 ),
             ],
-            revision: 3,
+            revision: 4,
         }
     }
 
@@ -207,12 +207,13 @@ impl Algorithm for FedPac {
     fn shared(&self, layer: &Entry) -> bool {
         layer.part == Part::Base
     }
-    /// Base, combined head and common prototypes down; base, head, prototypes and statistics up.
-    fn traffic(&self, layout: &Layout, upload: &mut Upload, template: &Model) -> Traffic {
-        let mut floats = Floats::new(template);
-        upload.visit(&mut floats);
-        let (whole, common) = (layout.len as u64, (template.net.classes() * template.net.features()) as u64);
-        Traffic { down: whole + common, up: whole + floats.total }
+    /// The base, the combined head and the common prototypes.
+    fn down(&self, world: &World, server: &Server<Common>, _: &Client<Statistics>) -> u64 {
+        world.layout().len as u64 + server.state.0.floats()
+    }
+    /// The base, the head, prototypes and statistics.
+    fn up(&self, world: &World, upload: &mut Upload) -> u64 {
+        world.layout().len as u64 + Floats::of(&world.initial, upload)
     }
 
     /// The statistics of the received base. PFLlib has all clients compute them: only the first time, in training mode, does that

@@ -6,10 +6,9 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::loss::cross_entropy;
 use crate::engine::tape::{Loss, Traced, known};
-use crate::engine::{Entry, Layout, Model, Parts};
-use crate::fl::state::Floats;
+use crate::engine::{Entry, Model, Parts};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
     Visitor, Who, World,
 };
 use crate::spec::catalog::{Field, Type};
@@ -47,27 +46,13 @@ impl State for Everybody {
     }
 }
 
-/// A client's own prototypes, by which it classifies; none before its first participation.
+/// A client's own prototypes, by which it classifies and which it sends; none before its first participation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Own(Prototypes);
 
 impl State for Own {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
         self.0.visit("protos", visitor);
-    }
-}
-
-/// What a client sends: its prototypes. The number of clients is known to everybody, but counted in the traffic with it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sent {
-    own: Prototypes,
-    clients: u64,
-}
-
-impl State for Sent {
-    fn visit(&mut self, visitor: &mut dyn Visitor) {
-        self.own.visit("protos", visitor);
-        visitor.count("clients", &mut self.clients);
     }
 }
 
@@ -133,7 +118,7 @@ impl FedPcl {
 impl Algorithm for FedPcl {
     type Server = Everybody;
     type Client = Own;
-    type Upload = Sent;
+    type Upload = Own;
 
     fn describe() -> Description {
         Description {
@@ -166,7 +151,7 @@ impl Algorithm for FedPcl {
                 ),
                 Field::with("clip", Type::positive(), 10.0, "Greatest Euclidean norm of the gradient.").from("", "PFLlib"),
             ],
-            revision: 4,
+            revision: 5,
         }
     }
 
@@ -182,11 +167,8 @@ impl Algorithm for FedPcl {
     }
 
     /// Everybody receives everybody's prototypes and the global ones.
-    fn traffic(&self, _: &Layout, upload: &mut Sent, template: &Model) -> Traffic {
-        let mut floats = Floats::new(template);
-        upload.visit(&mut floats);
-        let set = (template.net.classes() * template.net.features()) as u64;
-        Traffic { down: (upload.clients + 1) * set, up: floats.total }
+    fn down(&self, _: &World, server: &Server<Everybody>, _: &Client<Own>) -> u64 {
+        server.state.global.floats() + server.state.clients.iter().map(Prototypes::floats).sum::<u64>()
     }
 
     fn welcomes(&self) -> bool {
@@ -221,21 +203,21 @@ impl Algorithm for FedPcl {
         Ok(())
     }
 
-    fn upload(&self, trainer: &mut Trainer<'_>, _: &Server<Everybody>, client: &mut Client<Own>) -> Outcome<Sent> {
-        Ok(Sent { own: client.state.0.clone(), clients: trainer.world.clients() as u64 })
+    fn upload(&self, _: &mut Trainer<'_>, _: &Server<Everybody>, client: &mut Client<Own>) -> Outcome<Own> {
+        Ok(client.state.clone())
     }
 
     fn aggregate(
         &self,
         _: &mut Trainer<'_>,
         server: &mut Server<Everybody>,
-        uploads: &[Uploaded<Sent>],
+        uploads: &[Uploaded<Own>],
         _: &Aggregation<'_>,
     ) -> Outcome<()> {
         let Everybody { global, clients } = &mut server.state;
-        *global = Prototypes::mean_of(uploads.iter().map(|upload| &upload.extra.own), false);
+        *global = Prototypes::mean_of(uploads.iter().map(|upload| &upload.extra.0), false);
         for upload in uploads {
-            clients[upload.client] = upload.extra.own.clone();
+            clients[upload.client] = upload.extra.0.clone();
             // Also where a client had no whole batch: then all are in the order of the classes, not in that of the global ones.
             clients[upload.client].pad(global);
         }
@@ -247,7 +229,7 @@ impl Algorithm for FedPcl {
 
     /// A client that took part, even one without a whole batch, classifies with its own prototypes, and the global ones where it has
     /// none of a class.
-    fn distribute(&self, arena: &mut Arena<'_, Self>, _: &[Uploaded<Sent>]) -> Outcome<()> {
+    fn distribute(&self, arena: &mut Arena<'_, Self>, _: &[Uploaded<Own>]) -> Outcome<()> {
         let global = &arena.server.state.global;
         arena.clients.iter_mut().filter(|client| client.participations > 0).for_each(|client| client.state.0.pad(global));
         Ok(())

@@ -57,8 +57,8 @@ impl Algorithm for FedPhp {
             rule: "client c minimizes (1 - lambda) L(w) + lambda MMD(features of w, features of h_c); then h_c <- mu_t h_c + (1 - mu_t) w \
                    with mu_t = mu t/T; the server averages w as FedAvg",
             differences: "PFLlib's defaults (lambda 1, mu 0) learn nothing. PFLlib evaluates the local model after training (`evaluate: local`), \
-                          the paper the inherited one (`inherited`). With normalisation layers PFLlib moves the running statistics twice a \
-                          batch, because it runs the base twice; here once",
+                          the paper the inherited one (`inherited`). PFLlib runs the base twice a batch, which moves the \
+                          running statistics of normalisation layers twice; `paper` moves them once",
             fields: vec![
                 Variant::Pfllib.field(),
                 Field::with("mu", Type::fraction(), 0.9, "Momentum of the inherited model in the last round; grows linearly from 0.")

@@ -5,10 +5,9 @@ use super::shared::prototypes::{ClassMeans, Prototypes, alignment};
 use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::cross_entropy;
-use crate::engine::{Entry, Layout, Model};
-use crate::fl::state::Floats;
+use crate::engine::{Entry, Model};
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, Who,
+    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Uploaded, Visitor, Who, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
@@ -77,7 +76,7 @@ impl Algorithm for FedProto {
                     "Which features a client's prototypes are the means of.",
                 ),
             ],
-            revision: 1,
+            revision: 2,
         }
     }
 
@@ -96,10 +95,8 @@ impl Algorithm for FedProto {
         Who::None
     }
 
-    fn traffic(&self, _: &Layout, upload: &mut Known, template: &Model) -> Traffic {
-        let mut floats = Floats::new(template);
-        upload.visit(&mut floats);
-        Traffic { down: (template.net.classes() * template.net.features()) as u64, up: floats.total }
+    fn down(&self, _: &World, server: &Server<Known>, _: &Client<Known>) -> u64 {
+        server.state.0.floats()
     }
 
     fn welcomes(&self) -> bool {

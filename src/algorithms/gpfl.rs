@@ -7,11 +7,11 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::{Graph, Leaf, Loss, Traced, constant, cross_entropy, known, operation};
 use crate::engine::update::Correction;
-use crate::engine::{Dense, Entry, Layout, Model, Part, Parts};
+use crate::engine::{Dense, Entry, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::Law;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
     Visitor, Who, World,
 };
 use crate::spec::catalog::{Field, Type};
@@ -61,6 +61,13 @@ pub(crate) struct Modules {
     valve: Option<Valve>,
     /// The embeddings before the last aggregation.
     before: Vec<f32>,
+}
+
+impl Modules {
+    /// How many numbers are sent.
+    fn floats(&self) -> usize {
+        self.embeddings.len() + self.valve.as_ref().map_or(0, |valve| valve.gamma.len() + valve.beta.len())
+    }
 }
 
 impl State for Modules {
@@ -309,10 +316,11 @@ impl Algorithm for Gpfl {
         Who::None
     }
 
-    fn traffic(&self, layout: &Layout, upload: &mut Modules, _: &Model) -> Traffic {
-        let valve = upload.valve.as_ref().map_or(0, |valve| valve.gamma.len() + valve.beta.len());
-        let both = (layout.base().len() + upload.embeddings.len() + valve) as u64;
-        Traffic { down: both, up: both }
+    fn down(&self, world: &World, server: &Server<Modules>, _: &Client<Own>) -> u64 {
+        (world.layout().base().len() + server.state.floats()) as u64
+    }
+    fn up(&self, world: &World, upload: &mut Modules) -> u64 {
+        (world.layout().base().len() + upload.floats()) as u64
     }
 
     fn setup(&self, world: &World, server: &mut Server<Modules>, clients: &mut [Client<Own>]) -> Outcome<()> {

@@ -5,9 +5,9 @@ use super::shared::variant::Variant;
 use crate::base::Outcome;
 use crate::engine::tape::cross_entropy;
 use crate::engine::update::{Correction, distance};
-use crate::engine::{Entry, Layout, Model, Part, Parts};
+use crate::engine::{Entry, Model, Part, Parts};
 use crate::fl::{
-    Aggregation, Algorithm, Client, Description, Exposed, Item, Objective, Sends, Server, State, Traffic, Trainer, Update, Uploaded,
+    Aggregation, Algorithm, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
     Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
@@ -85,9 +85,11 @@ impl Algorithm for PflDa {
         false
     }
 
-    fn traffic(&self, layout: &Layout, _: &mut Head, _: &Model) -> Traffic {
-        let head = layout.head().len() as u64;
-        Traffic { down: head, up: head }
+    fn down(&self, world: &World, _: &Server<()>, _: &Client<Copied>) -> u64 {
+        world.layout().head().len() as u64
+    }
+    fn up(&self, world: &World, _: &mut Head) -> u64 {
+        world.layout().head().len() as u64
     }
 
     /// The head alone, which travels by itself.

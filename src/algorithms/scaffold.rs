@@ -2,8 +2,8 @@
 
 use crate::base::Outcome;
 use crate::engine::update::Correction;
-use crate::engine::{Layout, Model, Params};
-use crate::fl::{Aggregation, Algorithm, Client, Description, Sends, Server, State, Traffic, Trainer, Uploaded, Visitor, World};
+use crate::engine::Params;
+use crate::fl::{Aggregation, Algorithm, Client, Description, Sends, Server, State, Trainer, Uploaded, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
 use serde_json::json;
@@ -105,9 +105,11 @@ impl Algorithm for Scaffold {
         Sends::AveragedAnd("the control variate of the server")
     }
 
-    fn traffic(&self, layout: &Layout, (): &mut (), _: &Model) -> Traffic {
-        let both = 2 * layout.len as u64;
-        Traffic { down: both, up: both }
+    fn down(&self, world: &World, _: &Server<Control>, _: &Client<Control>) -> u64 {
+        2 * world.layout().len as u64
+    }
+    fn up(&self, world: &World, (): &mut ()) -> u64 {
+        2 * world.layout().len as u64
     }
 
     fn setup(&self, world: &World, server: &mut Server<Control>, clients: &mut [Client<Control>]) -> Outcome<()> {

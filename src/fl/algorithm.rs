@@ -7,7 +7,7 @@ pub use super::mean::{copy_layers, weighted_mean};
 use super::objective::Objective;
 use super::observe::Exposed;
 use super::parties::{Client, Server, Uploaded};
-use super::state::State;
+use super::state::{Floats, State};
 use super::trainer::Trainer;
 use super::world::World;
 use crate::base::Outcome;
@@ -53,15 +53,6 @@ pub enum Sends {
     Other(&'static str),
 }
 
-/// Floats that one client and the server exchange in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Traffic {
-    /// Server to client.
-    pub down: u64,
-    /// Client to server.
-    pub up: u64,
-}
-
 /// What an aggregation may know of the round.
 #[derive(Clone, Copy, Debug)]
 pub struct Aggregation<'a> {
@@ -78,9 +69,9 @@ pub struct Aggregation<'a> {
 }
 
 /// The letters of [`Description::down`] and [`Description::up`].
-pub const FLOATS: &str = "down and up are the floats that a client receives and sends in a round: w of the model, b of its base, h of its head, \
-                          n of its normalisations, g of a generator; f features, C classes, c classes of the client, N clients, M models of \
-                          others, r singular values kept of each m x n matrix";
+pub const FLOATS: &str = "down and up are the floats that a client receives and sends in a round in which it takes part: w of the model, b of \
+                          its base, h of its head, n of its normalisations; f features, C classes that the round before met, c classes of the \
+                          client, N clients, M models of others, r singular values kept of each m x n matrix, v numbers outside such matrices";
 
 /// What `pflpipe algorithms` tells of an algorithm.
 #[derive(Clone, Debug)]
@@ -97,7 +88,8 @@ pub struct Description {
     pub year: u16,
     /// What stays personal.
     pub personal: &'static str,
-    /// Floats that a client receives in a round with the default hyper-parameters; [`FLOATS`] explains the letters.
+    /// Floats that a client receives in a round with the default hyper-parameters, the first round excepted, in which there may be nothing
+    /// to send yet; [`FLOATS`] explains the letters.
     pub down: &'static str,
     /// Floats that it sends.
     pub up: &'static str,
@@ -109,6 +101,11 @@ pub struct Description {
     pub fields: Vec<Field>,
     /// Raised whenever a result changes.
     pub revision: u32,
+}
+
+/// How many numbers of a model are in the layers that count.
+fn floats(layout: &Layout, counts: impl Fn(&Entry) -> bool) -> u64 {
+    layout.entries.iter().filter(|entry| counts(entry)).map(|entry| entry.range.len() as u64).sum()
 }
 
 /// A federated learning algorithm: what is new in it, and nothing else.
@@ -185,13 +182,14 @@ pub trait Algorithm: Send + Sync + Sized + 'static {
     fn horizon(&self) -> bool {
         false
     }
-    /// Floats exchanged by a client that takes part.
-    fn traffic(&self, layout: &Layout, upload: &mut Self::Upload, template: &Model) -> Traffic {
-        let mut floats = super::state::Floats::new(template);
-        upload.visit(&mut floats);
-        let count =
-            |wanted: &dyn Fn(&Entry) -> bool| layout.entries.iter().filter(|e| wanted(e)).map(|e| e.range.len() as u64).sum::<u64>();
-        Traffic { down: count(&|e| self.shared(e)), up: count(&|e| self.averaged(e)) + floats.total }
+    /// Floats that the server sends to a client for a round in which it takes part, counted after `receive`. By default what `shared`
+    /// names.
+    fn down(&self, world: &World, server: &Server<Self::Server>, client: &Client<Self::Client>) -> u64 {
+        floats(world.layout(), |layer| self.shared(layer))
+    }
+    /// Floats that it sends to the server. By default what `averaged` names, and all that the upload carries beside.
+    fn up(&self, world: &World, upload: &mut Self::Upload) -> u64 {
+        floats(world.layout(), |layer| self.averaged(layer)) + Floats::of(&world.initial, upload)
     }
 
     /// Builds the states before round 0: counts, extra modules. Cheap, and done again when a run resumes.

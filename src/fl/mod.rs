@@ -29,7 +29,7 @@ pub mod streams;
 pub mod trainer;
 pub mod world;
 
-pub use algorithm::{Aggregation, Algorithm, Description, Sends, Traffic, When, Who};
+pub use algorithm::{Aggregation, Algorithm, Description, Sends, When, Who};
 pub use arena::Arena;
 pub use batch::{Batch, Order, Pass};
 pub use history::{Evaluation, History, Status};

@@ -304,6 +304,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         self.evaluate(When::BeforeReceive, round, due, &cohort)?;
         self.receive(round, &cohort)?;
         self.evaluate(When::AfterReceive, round, due, &cohort)?;
+        let down: u64 = cohort.iter().map(|id| algorithm.down(world, &self.server, &self.clients[*id])).sum();
 
         let mut arena = self.arena(round, &cohort, Phase::Train);
         let uploads = world.meter.time(Work::Train, || algorithm.train_phase(&mut arena))?;
@@ -315,6 +316,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let done = round + 1;
         self.evaluate(When::AfterTraining, done, done.is_multiple_of(settings.eval_every) || done == settings.rounds, &cohort)?;
 
+        self.books.floats_down += down;
         world.meter.time(Work::Aggregate, || self.second_half(uploads, &cohort, nominal, tally.loss))
     }
 
@@ -324,7 +326,7 @@ impl<'a, A: Algorithm> Run<'a, A> {
         let (settings, done) = (&world.settings, round + 1);
         let mut uploads = self.accept(uploads, cohort)?;
         let mut context = Aggregation { round, rounds: settings.rounds, clients: world.clients(), nominal, cohort };
-        self.transmit(&uploads, cohort);
+        self.books.floats_up += uploads.iter().map(|upload| algorithm.up(world, &mut upload.extra.clone())).sum::<u64>();
         let arrived = uploads.len();
         if let Some(averaged) = self.averaged.as_ref().filter(|_| arrived > 0) {
             between::sent(averaged, world, &mut self.memories, &context, &self.server.global, &mut uploads, Place::Secure)?;
@@ -493,17 +495,6 @@ impl<'a, A: Algorithm> Run<'a, A> {
             upload.weight = upload.samples as f64 / total as f64;
         }
         Ok(accepted)
-    }
-
-    fn transmit(&mut self, uploads: &[Uploaded<A::Upload>], cohort: &[usize]) {
-        let layout = self.world.layout();
-        for (i, upload) in uploads.iter().enumerate() {
-            let traffic = self.algorithm.traffic(layout, &mut upload.extra.clone(), &self.world.initial);
-            self.books.floats_up += traffic.up;
-            if i == 0 {
-                self.books.floats_down += traffic.down * cohort.len() as u64;
-            }
-        }
     }
 
     fn note(&mut self, line: String) {

@@ -214,6 +214,12 @@ impl<'a> Floats<'a> {
     pub fn new(template: &'a Model) -> Self {
         Self { template, total: 0 }
     }
+    /// The floats of a state.
+    pub fn of(template: &'a Model, state: &mut impl State) -> u64 {
+        let mut floats = Self::new(template);
+        state.visit(&mut floats);
+        floats.total
+    }
 }
 
 impl Visitor for Floats<'_> {

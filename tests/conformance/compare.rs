@@ -37,13 +37,19 @@ pub fn tolerance(algorithm: &str, name: &str) -> f64 {
 /// left of the fixture's own accuracy, and 1e-4 would only ask for the same accidents of rounding. All other tensors, factors and losses of
 /// that run agree to 1e-4.
 ///
-/// Stock operations sum the statistics of batches in single precision, which tells in networks with BatchNorm. FedAS there differs by
-/// 3.5e-2 in a bias that has hardly moved from 0; why only FedAS is not known.
-pub fn strain(run: &Run, compute: Compute) -> f64 {
+/// Stock operations sum the statistics of batches in single precision. FedAS's own fixture with BatchNorm has a place for that: in the
+/// first round of client 0 two activations of the first convolution that are 4e-6 apart decide about a maximum or a ReLU. The reference
+/// itself, computed in `float64` from a start that is off by 1e-5 of each weight, differs from its fixture by the same 3.55e-2 in
+/// `conv1.1.bias`, which has hardly moved from 0, by 8.3e-4 in the weights before it, and by 1e-4 in what follows. A start off by 1e-6
+/// does not.
+pub fn strain(run: &Run, compute: Compute, name: &str) -> f64 {
     let own = if run.algorithm == "FedKD" && run.input_scale > 1.0 { 4.0 } else { 1.0 };
     match (compute, run.model.ends_with("_bn")) {
         (Compute::Fused, _) | (_, false) => own,
-        _ if run.algorithm == "FedAS" => own * 500.0,
+        _ if run.algorithm == "FedAS" && name.ends_with("conv1.1.bias") => 360.0,
+        _ if run.algorithm == "FedAS" => 10.0,
+        (Compute::Stock, _) => own,
+        // Sums of a GPU run in yet another order.
         _ => own * 10.0,
     }
 }

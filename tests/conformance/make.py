@@ -5,11 +5,13 @@
 PFLLIB is a checkout of PFLlib (commit d832e76), BASE a folder of fixtures from which settings, starts and names of attributes are taken
 (`fixtures/full`), OUT the folder to write. Without algorithms all 40 are run. Each key is a setting of PFLlib (`local_epochs=3`,
 `learning_rate_decay=true`, `tau=0.6`) or one of: seed (of new samples and cohorts; absent: those of BASE), model (tiny_cnn, tiny_cnn_bn,
-tiny_mlp), hidden, side, classes, clients, iterations, input_scale, least (training samples of a client).
+tiny_mlp), hidden, side, classes, clients, iterations, input_scale, least (training samples of a client), jitter (by how much the start is
+off, relatively; with jitter_seed).
 
 Needs torch, scikit-learn, safetensors, h5py, ujson and cvxpy. With nothing changed it writes BASE's fixtures again: bit for bit on the torch
 of BASE, but for FedCP's and GPFL's own modules, whose start it draws. With the environment's FLOAT64=1 everything is computed in `float64`,
-which shows how much of a fixture is rounding. `PFLPIPE_CONFORMANCE=OUT cargo test --release --test conformance` replays the result.
+which shows how much of a fixture is rounding; with jitter=1e-7 besides, how far the reference is from itself where nearly equal numbers
+decide about a maximum. `PFLPIPE_CONFORMANCE=OUT cargo test --release --test conformance` replays the result.
 """
 import contextlib
 import copy
@@ -147,6 +149,7 @@ def run(name, base, out_folder, change):
     attributes["client"] -= {"pm_train", "pm_test"}
     own = {key: change.pop(key, known[key]) for key in ("model", "hidden", "side", "classes", "clients", "iterations", "input_scale")}
     seed, least = change.pop("seed", None), change.pop("least", 20)
+    jitter, jitter_seed = change.pop("jitter", 0.0), change.pop("jitter_seed", 0)
     if unknown := set(change) - set(known["all_settings"]):
         raise SystemExit(f"no such settings: {unknown}")
     args = {**known["all_settings"], **change}
@@ -172,6 +175,10 @@ def run(name, base, out_folder, change):
         with torch.no_grad():
             for key, tensor in net.named_parameters():
                 tensor.copy_(torch.from_numpy(stored(f"init.model.{key}").astype(FLOAT)))
+    chance = torch.Generator().manual_seed(jitter_seed)
+    with torch.no_grad():
+        for tensor in net.parameters():
+            tensor.mul_(1 + jitter * torch.randn(tensor.shape, generator=chance, dtype=tensor.dtype))
     out = {f"init.model.{key}": tensor.detach().numpy().copy() for key, tensor in net.named_parameters()}
     module, server_class, form = SERVERS[name]
     args = types.SimpleNamespace(**args)

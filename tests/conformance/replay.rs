@@ -283,7 +283,7 @@ fn states(fixture: &Fixture, keep: &Keep) -> Result<String, String> {
             relative_error(name, &ours, &reference.values)
         });
         match compared_values {
-            Ok(error) if error <= tolerance(&run.algorithm, name) * strain(run, compute().unwrap_or_default()) => {
+            Ok(error) if error <= tolerance(&run.algorithm, name) * strain(run, compute().unwrap_or_default(), name) => {
                 compared += 1;
                 if error >= worst {
                     (worst, where_) = (error, name.to_owned());
@@ -428,7 +428,7 @@ fn measured(metric: &Metric, ours: &ClientMeasured, run: &Run, known: bool) -> R
     }
     if let (Some(sum), Some(n)) = (metric.train_loss_sum, metric.train_n.filter(|n| *n >= 1.0)) {
         let ours_sum = ours.train_loss_sum.ok_or("our training loss is undefined")?;
-        if (sum - ours_sum).abs() > 1e-4 * strain(run, compute().unwrap_or_default()) * sum.abs()
+        if (sum - ours_sum).abs() > 1e-4 * strain(run, compute().unwrap_or_default(), "loss") * sum.abs()
             || ours.train_n.map(|n| n as f64) != Some(n)
         {
             return Err(format!("training loss {ours_sum:.6} over {:?}, the reference has {sum:.6} over {n}", ours.train_n));

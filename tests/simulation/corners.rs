@@ -1,7 +1,7 @@
 //! Defined behavior where a reference crashes: tiny clients, lost uploads, divergence, new clients, slow ones.
 
 use crate::determinism::run;
-use crate::small::{case, digits, every};
+use crate::small::{CLIENTS, case, digits, every};
 use pflpipe::fl::Status;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -127,6 +127,34 @@ fn few_shot_leaves_that_many_samples_of_each_label() {
     }
     for case in every() {
         case.clone().with(json!({"few_shot": 3})).run().unwrap_or_else(|fault| panic!("{}: {fault}", case.name()));
+    }
+}
+
+#[test]
+fn each_option_by_itself_gives_a_result_that_all_clients_are_measured_in() {
+    let options = [
+        json!({"join_ratio": 0.4}),
+        json!({"join_ratio": 0.4, "random_join_ratio": true}),
+        json!({"local_epochs": 5}),
+        json!({"learning_rate_decay": 0.5}),
+        json!({"drop_rate": 0.4}),
+        json!({"few_shot": 1}),
+        json!({"drop_last": false, "batch_size": 5}),
+        json!({"optimizer": {"name": "sgd", "momentum": 0.9, "weight_decay": 1e-3}}),
+    ];
+    for (i, case) in every().into_iter().enumerate() {
+        for (j, option) in options.iter().enumerate() {
+            let mut case = case.clone().with(json!({"rounds": 2})).with(option.clone());
+            // With and without normalisation in turns.
+            case.norm = (i + j) % 2 == 0;
+            let name = format!("{} {option}, normalisation {}", case.key(), case.norm);
+            let history = case.run().unwrap_or_else(|fault| panic!("{name}: {fault}")).history;
+            assert_eq!(history.status, Status::Completed, "{name}");
+            assert!(history.notes.is_empty(), "{name}: {:?}", history.notes);
+            let measured = &history.evaluations.last().expect("measured").views[&history.headline].clients;
+            assert_eq!(measured.len(), CLIENTS, "{name}");
+            assert!(measured.iter().all(|client| client.correct <= client.n), "{name}");
+        }
     }
 }
 

@@ -42,6 +42,10 @@ impl Prototypes {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+    /// How many numbers they are.
+    pub(crate) fn floats(&self) -> u64 {
+        self.iter().map(|own| own.mean.len() as u64).sum()
+    }
     /// Appends what `other` has and this lacks, in ascending order of classes.
     pub(crate) fn pad(&mut self, other: &Self) {
         let missing: Vec<_> = other.ascending().into_iter().filter(|theirs| self.get(theirs.class).is_none()).cloned().collect();
