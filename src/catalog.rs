@@ -1,5 +1,6 @@
 //! The real catalog: every stage kind with its parameters, wired together from data, models and algorithms.
 
+mod inputs;
 mod measures;
 mod rules;
 

@@ -22,7 +22,9 @@ fn said(text: &str) -> Vec<String> {
 
 /// What is said of a pipeline of a data set, a partition and a model; each part is a line of its own: 2, 3, 4.
 fn of(data: &str, split: &str, net: &str) -> Vec<String> {
-    said(&format!("stages:\n  data: {{dataset: {{{data}}}}}\n  split: {{partition: {{data: data, {split}}}}}\n  net: {{model: {{data: data, {net}}}}}\n"))
+    said(&format!(
+        "stages:\n  data: {{dataset: {{{data}}}}}\n  split: {{partition: {{data: data, {split}}}}}\n  net: {{model: {{data: data, {net}}}}}\n"
+    ))
 }
 
 const DIGITS: &str = "name: optdigits";
@@ -55,7 +57,7 @@ fn parameters_that_nobody_reads_are_refused() {
     idle(split("kind: iid, clients: 4, variant: clean, size_alpha: 2"), 3, "size_alpha", "with `balance: true`");
     idle(split("kind: iid, clients: 4, balance: false, size_alpha: 2"), 3, "size_alpha", "with `variant: pfllib`");
     nothing(&split("kind: iid, clients: 4, variant: clean, balance: false, size_alpha: 2, stratified: false"));
-    idle(split("kind: dirichlet, clients: 4, balance: false"), 3, "balance", "with `variant: pfllib`");
+    one(&split("kind: dirichlet, clients: 4, balance: false"), 3, &["is not possible with `variant: pfllib`", "[say `variant: clean` or"]);
     nothing(&split("kind: dirichlet, clients: 4, balance: false, variant: fedml"));
     idle(split("kind: natural, fewer: merge"), 3, "fewer", "without `clients`");
     nothing(&split("kind: natural, fewer: merge, clients: 3"));
@@ -92,7 +94,11 @@ fn options_of_data_sets_and_models_that_nobody_reads_are_refused() {
     one(&data("name: synthetic, iid: true, alpha: 0.5"), 2, &["`alpha` of stage `data` is not read with `iid: true`", "say `iid: false`"]);
     nothing(&data("name: synthetic, iid: true, beta: 0.5"));
     let net = |net: &str| of(OWN, IID, net);
-    one(&net("kind: resnet, group_channels: 16"), 4, &["`group_channels` of stage `net` is not read with `norm: batch`", "say `norm: group`"]);
+    one(
+        &net("kind: resnet, group_channels: 16"),
+        4,
+        &["`group_channels` of stage `net` is not read with `norm: batch`", "say `norm: group`"],
+    );
     nothing(&net("kind: resnet, group_channels: 16, norm: group"));
     one(&net("kind: mlp, hidden: [], activation: tanh"), 4, &["`activation` of stage `net` is not read with `hidden: []`"]);
     one(&net("kind: digit5cnn, hidden: [9], dropout: 0.2"), 4, &["`dropout` 0.2 is not read with 1 dense layers"]);
@@ -119,26 +125,44 @@ fn usual_values_and_defaults_of_a_kind_may_stand_where_they_are_not_read() {
     let text = "defaults: {partition: {alpha: 0.1, clients: 4}}\nstages:\n  d: {dataset: optdigits}\n  \
                 a: {partition: {data: d, kind: dirichlet}}\n  b: {partition: {data: d, kind: regions}}\n";
     nothing(&said(text));
-    // In a sweep the cell is named.
-    let text = "sweep: {grid: {skew: [hard, dirichlet]}}\nstages:\n  d: {dataset: optdigits}\n  \
-                s: {partition: {data: d, kind: regions, clients: 6, skew: \"{{ skew }}\", alpha: \"{{ 0.1 if skew == 'dirichlet' else none }}\"}}\n";
-    nothing(&said(text));
-    one(&said(&text.replace("\"{{ 0.1 if skew == 'dirichlet' else none }}\"", "0.1")), 4, &["`alpha` of stage `s` is not read with `skew: hard`"]);
+    // A sweep may give to all cells what only some of them read.
+    let sweep = |skews: &str| {
+        format!(
+            "sweep: {{grid: {{skew: [{skews}]}}}}\nstages:\n  d: {{dataset: optdigits}}\n  \
+             s: {{partition: {{data: d, kind: regions, clients: 6, skew: \"{{{{ skew }}}}\", alpha: 0.1}}}}\n"
+        )
+    };
+    nothing(&said(&sweep("hard, dirichlet")));
+    one(&said(&sweep("hard, iid")), 4, &["`alpha` of stage `s` is not read with `skew: hard`"]);
 }
 
 #[test]
 fn what_cannot_be_met_is_found_before_anything_is_read() {
     let seed = "clients: 4, seed: 4294967296";
-    one(&split(&format!("kind: iid, {seed}")), 3, &["`seed` is 4294967296, but `variant: pfllib` takes 0 to 4294967295", "[numpy's generator"]);
+    one(
+        &split(&format!("kind: iid, {seed}")),
+        3,
+        &["`seed` is 4294967296, but `variant: pfllib` takes 0 to 4294967295", "[numpy's generator"],
+    );
     nothing(&split(&format!("kind: iid, variant: clean, {seed}")));
     let limits = "kind: iid, clients: 4, least_samples: 9, most_samples: 5";
     one(&split(limits), 3, &["`most_samples` is 5, which is less than `least_samples`, 9", "[raise"]);
-    one(&split("kind: iid, clients: 4, test: hold-out"), 3, &["needs samples that are held out", "[say `pool: train`, or `hold_out: 0.1`]"]);
+    one(
+        &split("kind: iid, clients: 4, test: hold-out"),
+        3,
+        &["needs samples that are held out", "[say `pool: train`, or `hold_out: 0.1`]"],
+    );
     one(&split("kind: iid, clients: 4, test: original, pool: train"), 3, &["`pool: train` gives no client a sample"]);
     one(&split("kind: regions, clients: 2, regions: 3"), 3, &["2 clients cannot be in 3 regions", "[choose at least as many"]);
     one(&split("kind: regions, clients: 4, skew: matrix"), 3, &["needs either `shares` or `label_shares`", "[give one"]);
-    let labels = |labels: &str| split(&format!("kind: regions, clients: 4, regions: 2, variant: clean, skew: matrix, label_shares: {labels}"));
+    let labels =
+        |labels: &str| split(&format!("kind: regions, clients: 4, regions: 2, variant: clean, skew: matrix, label_shares: {labels}"));
     one(&labels("[[0.9, 0.2]]"), 3, &["sum to 1.1", "must not be above 1", "[lower them"]);
+    one(
+        &split(&format!("{}, variant: profed", "kind: regions, clients: 4, regions: 1, skew: matrix, label_shares: [[1]]")),
+        3,
+        &["is not possible with"],
+    );
     one(&labels("[[0.5, 0.2], [1]]"), 3, &["`label_shares` of class 1 has 1 number, but must have 2"]);
     nothing(&labels("[[0.9, 0.1], [0, 1]]"));
     for path in ["/data/lists.json", "../lists.json"] {
@@ -153,7 +177,11 @@ fn what_cannot_be_met_is_found_before_anything_is_read() {
     one(&digits("kind: pachinko, clients: 3"), 3, &["have none above them"]);
     one(&digits("kind: power-law, clients: 15"), 3, &["15 clients are no multiple of the 10 classes"]);
     one(&digits("kind: regions, clients: 40, regions: 11"), 3, &["`regions` is 11, but there are only 10 classes"]);
-    one(&digits("kind: iid, clients: 100, hold_out: 0.999"), 3, &["`hold_out: 0.999` leaves 16 of 5620 samples at most", "a lower `hold_out`"]);
+    one(
+        &digits("kind: iid, clients: 100, hold_out: 0.999"),
+        3,
+        &["`hold_out: 0.999` leaves 16 of 5620 samples at most", "a lower `hold_out`"],
+    );
     one(&of("name: ag-news", "kind: feature-noise, clients: 3", "kind: fasttext"), 3, &["noise can be added to numbers only"]);
 }
 
@@ -163,13 +191,21 @@ fn models_of_texts_have_the_words_and_the_length_of_their_data() {
     nothing(&net("name: tiny-shakespeare", "kind: lstm"));
     nothing(&net("name: tiny-shakespeare", "kind: lstm, words: 66"));
     nothing(&net("name: tiny-shakespeare", "kind: lstm, words: 65")); // the last one only fills up
-    one(&net("name: tiny-shakespeare", "kind: lstm, words: 64"), 4, &["`words` is 64, but the data set has 66 words", "[leave `words` out]"]);
+    one(
+        &net("name: tiny-shakespeare", "kind: lstm, words: 64"),
+        4,
+        &["`words` is 64, but the data set has 66 words", "[leave `words` out]"],
+    );
     one(&net("name: shakespeare", "kind: rnn, words: 60"), 4, &["`words` is 60, but the data set has 81 words"]);
     one(&net("name: fed-shakespeare", "kind: rnn, words: 89"), 4, &["`words` is 89, but the data set has 90 words"]);
     one(&net("name: ag-news, words: 5000", "kind: fasttext, words: 4999"), 4, &["`words` is 4999, but the data set has 5000 words"]);
     nothing(&net("name: ag-news, words: 5000", "kind: fasttext, words: 5000"));
     nothing(&net("name: ag-news, words: 5000, subset: test", "kind: fasttext, words: 4999")); // the file may have fewer
-    one(&net("name: ag-news, length: 4", "kind: textcnn"), 4, &["the kernels span [3, 4, 5] words, but the texts have 4", "or longer texts"]);
+    one(
+        &net("name: ag-news, length: 4", "kind: textcnn"),
+        4,
+        &["the kernels span [3, 4, 5] words, but the texts have 4", "or longer texts"],
+    );
     nothing(&net("name: ag-news, length: 5", "kind: textcnn"));
     nothing(&net("name: ag-news, length: 5", "kind: layers, layers: [{layer: embedding, out: 4}, mean]"));
 }
@@ -205,7 +241,10 @@ fn conditions_are_about_parameters_that_are_there() {
                     if let (When::Is(words) | When::IsNot(words), Type::Choice(choice)) = (when, &other.ty) {
                         assert!(words.iter().all(|word| choice.iter().any(|(own, _)| own == word)), "{place}: {words:?}");
                     }
-                    assert!(!matches!(when, When::Given | When::Absent) || other.default == pflpipe::spec::catalog::Default::Absent, "{place}");
+                    assert!(
+                        !matches!(when, When::Given | When::Absent) || other.default == pflpipe::spec::catalog::Default::Absent,
+                        "{place}"
+                    );
                 }
                 match &field.ty {
                     Type::Map(inner) => visit(inner, &place, count),

@@ -365,19 +365,35 @@ fn tiny_and_odd_data_sets_do_not_panic() {
 #[test]
 fn advice_names_only_what_the_kind_has_and_is_not_so_already() {
     let labels: Vec<u32> = (0..400).map(|i| i % 10).collect();
-    let groups = Groups { what: "subject".into(), names: (0..4).map(|i| i.to_string()).collect(), of: (0..400).map(|i| u32::from(i >= 397) + 2 * u32::from(i < 200)).collect() };
+    let groups = Groups {
+        what: "subject".into(),
+        names: (0..4).map(|i| i.to_string()).collect(),
+        of: (0..400).map(|i| u32::from(i >= 397) + 2 * u32::from(i < 200)).collect(),
+    };
     let population = Population { groups: Some(&groups), ..Population::of_labels(&labels, CLASSES) };
     let few = json!({"clients": 40, "max_attempts": 3, "least_samples": 10});
     let with_few = |more: Value| with(&few, more);
     let cases = [
-        ("dirichlet", with_few(json!({"alpha": 0.01})), "a lower `least_samples`, fewer clients, a greater `alpha`, a greater `max_attempts`, or `repair: true`"),
+        (
+            "dirichlet",
+            with_few(json!({"alpha": 0.01})),
+            "a lower `least_samples`, fewer clients, a greater `alpha`, a greater `max_attempts`, or `repair: true`",
+        ),
         (
             "extended-dirichlet",
             with_few(json!({"alpha": 0.01, "variant": "clean"})),
             "a lower `least_samples`, fewer clients, a greater `alpha`, a greater `max_attempts`, or `repair: true`",
         ),
-        ("quantity", with_few(json!({"beta": 0.01})), "a lower `least_samples`, fewer clients, a greater `beta`, a greater `max_attempts`, or `variant: clean`"),
-        ("mixture", json!({"clients": 20, "sizes": "dirichlet", "size_alpha": 0.01}), "fewer clients, a greater `size_alpha`, or `variant: clean`"),
+        (
+            "quantity",
+            with_few(json!({"beta": 0.01})),
+            "a lower `least_samples`, fewer clients, a greater `beta`, a greater `max_attempts`, or `variant: clean`",
+        ),
+        (
+            "mixture",
+            json!({"clients": 20, "sizes": "dirichlet", "size_alpha": 0.01}),
+            "fewer clients, a greater `size_alpha`, or `variant: clean`",
+        ),
         (
             "regions",
             json!({"clients": 20, "regions": 9, "skew": "dirichlet", "alpha": 0.01, "variant": "profed", "max_attempts": 3}),
@@ -392,7 +408,11 @@ fn advice_names_only_what_the_kind_has_and_is_not_so_already() {
         ("natural", json!({"clients": 3, "least_samples": 5}), "fewer clients, or a lower `least_samples`"),
         ("natural", json!({"clients": 3, "least_classes": 9}), "fewer clients, or a lower `least_classes`"),
         ("natural", json!({"least_samples": 1_000}), "a lower `least_samples`"),
-        ("label-count", json!({"clients": 40, "least_samples": 10, "hold_out": 0.9}), "a lower `hold_out`, fewer clients, or `least_samples` of at most 1"),
+        (
+            "label-count",
+            json!({"clients": 40, "least_samples": 10, "hold_out": 0.9}),
+            "a lower `hold_out`, fewer clients, or `least_samples` of at most 1",
+        ),
         ("iid", json!({"clients": 41, "hold_out": 0.9}), "a lower `hold_out`, or at most as many clients as there are samples"),
     ];
     let all = variants();

@@ -173,3 +173,18 @@ fn what_is_known_of_a_data_set_before_it_is_read_is_what_it_has() {
     }
     assert!(seen >= 4, "those without files are always there");
 }
+
+#[test]
+fn a_packed_tar_that_is_cut_or_goes_on_is_refused() {
+    let Some(dir) = originals("SP-SW-HAR") else { return };
+    let name = "SP-SW-HAR/sp-sw-har-dataset-DATA.tar.xz";
+    let whole = std::fs::read(dir.join(name)).expect("there");
+    let space = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir(space.path().join("SP-SW-HAR")).expect("a temporary folder");
+    // The last bytes are the footer of the packing, behind everything that is packed.
+    for content in [whole[..whole.len() - 4].to_vec(), whole[..whole.len() - 100].to_vec(), [&whole[..], b"behind"].concat()] {
+        std::fs::write(space.path().join(name), content).expect("a temporary file");
+        let fault = load("sp-sw-har", &params(json!({})), &[space.path().to_path_buf()]).expect_err("not whole");
+        assert!(fault.what.contains("is not a sound archive"), "{fault}");
+    }
+}

@@ -3,6 +3,7 @@
 //! What a rule is stands beside what it is about, in `threats`, `defences`, `privacy`, `secure`, `models`, `attacks` and `fl`, where a
 //! running stage asks it again with what the data say. Here it is said which of them concern a stage.
 
+use super::inputs::{self, facts, keeps_statistics};
 use crate::algorithms::Algorithms;
 use crate::attacks::{self, Trained};
 use crate::base::Fault;
@@ -16,56 +17,13 @@ use serde_json::{Map, Value};
 /// Every rule about a stage that does not hold.
 pub(super) fn rules(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     match stage.kind() {
-        "dataset" => stage.word("name").map(|name| data::rules(name, &stage.params().to_map())).unwrap_or_default(),
-        "partition" => {
-            let known = stage.input("data").and_then(|data| facts(&data));
-            data::partition::rules(&stage.params().to_map(), known.as_ref())
-        }
-        "model" => model(stage),
+        "dataset" => inputs::dataset(stage),
+        "partition" => inputs::partition(stage),
+        "model" => inputs::model(stage),
         "train" => train(stage, algorithms),
         "attack" => attack(stage, algorithms),
         _ => Vec::new(),
     }
-}
-
-fn model(stage: &Setup<'_>) -> Vec<Breach> {
-    let Some(kind) = stage.word("kind") else { return Vec::new() };
-    let params = of_family(stage);
-    let breaches = models::rules(kind, &params);
-    let Some(facts) = stage.input("data").and_then(|data| facts(&data)).filter(|_| breaches.is_empty()) else { return breaches };
-    if let Err(fault) = models::suits(kind, &params, facts.text) {
-        return vec![Breach::new("kind", fault)];
-    }
-    if let Some(vocabulary) = facts.words
-        && let Err(fault) = models::enough_words(kind, &params, vocabulary.size.into(), vocabulary.padding.into())
-    {
-        return vec![Breach::new("words", fault)];
-    }
-    let Some(shape) = facts.shape else { return breaches };
-    // Of other texts the words are known when they are read; that they fit makes no difference here.
-    let params = if facts.text { models::with_some_words(kind, &params) } else { params };
-    models::build(kind, &params, shape, facts.classes).err().map(|fault| Breach::new("", fault)).into_iter().collect()
-}
-
-/// The parameters of a model's family: those of its stage without what every model has.
-fn of_family(model: &Setup<'_>) -> Map<String, Value> {
-    let mut params = model.params().to_map();
-    params.retain(|name, value| !["kind", "seed", "data"].contains(&name.as_str()) && !value.is_null());
-    params
-}
-
-/// What is known of a data set without its files.
-fn facts(dataset: &Setup<'_>) -> Option<data::Facts> {
-    data::facts(dataset.word("name")?, &dataset.params().to_map())
-}
-
-/// Whether the model of a training keeps running statistics, as far as that is known.
-fn keeps_statistics(train: &Setup<'_>) -> bool {
-    let Some(model) = train.input("model") else { return false };
-    let Some(kind) = model.word("kind") else { return false };
-    let params = of_family(&model);
-    let shape = model.input("data").and_then(|data| facts(&data)).and_then(|facts| facts.shape);
-    models::keeps_statistics(kind, &params, shape).unwrap_or_default()
 }
 
 /// What is known of a training without its data.

@@ -225,7 +225,11 @@ fn fetch_all(names: &[String], context: &mut Context<'_>) -> Reply {
         let Some(sub) = entry.folders.first() else {
             // Of one's own files only the pipeline knows the names.
             let text = if entry.is_own() {
-                format!("files of your own: put them into {} and name them in the pipeline; `pflpipe data info {}` says how", dir.display(), entry.name)
+                format!(
+                    "files of your own: put them into {} and name them in the pipeline; `pflpipe data info {}` says how",
+                    dir.display(),
+                    entry.name
+                )
             } else {
                 format!("needs no files: {}", entry.note)
             };

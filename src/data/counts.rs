@@ -31,8 +31,8 @@ pub(super) const KVASIR: Known = Known::Editions { classes: 8, each: &[1_000, 50
 pub(super) const GTSRB: Known = Known::Listed { each: &SIGNS, part: 26_640, track: 30 };
 /// The 39,209 pictures by sign.
 const SIGNS: [usize; 43] = [
-    210, 2_220, 2_250, 1_410, 1_980, 1_860, 420, 1_440, 1_410, 1_470, 2_010, 1_320, 2_100, 2_160, 780, 630, 420, 1_110, 1_200, 210, 360, 330,
-    390, 510, 270, 1_500, 600, 240, 540, 270, 450, 780, 240, 689, 420, 1_200, 390, 210, 2_070, 300, 360, 240, 240,
+    210, 2_220, 2_250, 1_410, 1_980, 1_860, 420, 1_440, 1_410, 1_470, 2_010, 1_320, 2_100, 2_160, 780, 630, 420, 1_110, 1_200, 210, 360,
+    330, 390, 510, 270, 1_500, 600, 240, 540, 270, 450, 780, 240, 689, 420, 1_200, 390, 210, 2_070, 300, 360, 240, 240,
 ];
 /// The aligned and cropped faces.
 pub(super) const UTKFACE: Known = Known::All(&[23_708]);
@@ -63,7 +63,10 @@ impl Known {
                     let sound = if all == *part { (1..=*known).contains(&count) && count.is_multiple_of(*track) } else { count == *known };
                     if !sound {
                         let wanted = if all == *part { format!("tracks of {track}, at most {known}") } else { known.to_string() };
-                        return Err(incomplete(place, &format!("has {} in `{name}`, but the data set {wanted}", text::count(count, "picture"))));
+                        return Err(incomplete(
+                            place,
+                            &format!("has {} in `{name}`, but the data set {wanted}", text::count(count, "picture")),
+                        ));
                     }
                 }
                 Ok(())
@@ -123,7 +126,9 @@ mod tests {
     #[test]
     fn signs_are_counted_class_by_class() {
         let names: Vec<String> = (0..43).map(|class| format!("{class:05}")).collect();
-        let of = |counts: &[usize]| fault(&GTSRB, &names.iter().zip(counts).map(|(name, count)| ("", name.as_str(), *count)).collect::<Vec<_>>());
+        let of = |counts: &[usize]| {
+            fault(&GTSRB, &names.iter().zip(counts).map(|(name, count)| ("", name.as_str(), *count)).collect::<Vec<_>>())
+        };
         assert_eq!(SIGNS.iter().sum::<usize>(), 39_209);
         assert_eq!(of(&SIGNS), "");
         let mut moved = SIGNS;

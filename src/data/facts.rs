@@ -100,16 +100,12 @@ pub fn facts(name: &str, params: &Map<String, Value>) -> Option<Facts> {
         "covidx" => pictures(3, 64, 2, None),
         "camelyon17" => pictures(3, 96, 2, None),
         "digit5" => pictures(3, 32, 10, None),
-        "utkface" => {
-            pictures(3, whole("size").unwrap_or(64), 12, None)
-        }
+        "utkface" => pictures(3, whole("size").unwrap_or(64), 12, None),
         "har" => numbers(9, 1, 128, 6, Some(10_299)),
         "pamap2" => numbers(9, 3, 256, 12, None),
         "amazon-review" => numbers(5_000, 1, 1, 2, None),
         "synthetic" => numbers(60, 1, 1, 10, None),
-        "fcube" => {
-            numbers(3, 1, 1, 2, whole("samples").or(Some(4_000)))
-        }
+        "fcube" => numbers(3, 1, 1, 2, whole("samples").or(Some(4_000))),
         "ag-news" | "sogou-news" => {
             // All texts have more words than the vocabulary takes, if it is not larger than usual.
             let words = whole("words").unwrap_or(32_000);

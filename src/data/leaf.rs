@@ -117,6 +117,10 @@ pub(super) fn load(request: &Request<'_>, known: &Known) -> Outcome<Dataset> {
         return Err(Fault::storage(format!("`{}` holds both texts and numbers", place.path().display())));
     }
     if !ids.is_empty() {
+        if let Some(given) = request.params.count("classes", 1)?.filter(|given| *given < alphabet.len()) {
+            let what = format!("`classes` is {given}, but the next one of a text is one of {} characters", alphabet.len());
+            return Err(Fault::stage(what).help("leave `classes` out"));
+        }
         // There is no character for filling up; one more is set aside for it.
         let vocabulary = Vocabulary { size: alphabet.len() as u32 + 1, padding: alphabet.len() as u32 };
         return of_tokens(request.name, length, classes.max(alphabet.len()), &ids, vocabulary, rows, request.origin());

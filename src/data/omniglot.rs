@@ -36,8 +36,10 @@ pub(super) fn load(request: &Request<'_>) -> Outcome<Dataset> {
     let mut drawings: BTreeMap<(usize, String), Vec<u8>> = BTreeMap::new();
     for (part, name) in wanted.iter().enumerate() {
         let archive = format!("{name}.zip");
-        let place =
-            Place::find(request.dirs, request.folders(), &[&archive], &[name])?.into_iter().next().ok_or_else(|| request.lacks(&archive))?;
+        let place = Place::find(request.dirs, request.folders(), &[&archive], &[name])?
+            .into_iter()
+            .next()
+            .ok_or_else(|| request.lacks(&archive))?;
         if let Place::Archive(source) = &place {
             request.verify(source)?;
         }

@@ -32,7 +32,10 @@ mod tests {
             said.into_iter().map(|breach| format!("{}: {}", breach.path, breach.fault)).collect::<Vec<_>>().join("; ")
         };
         for path in ["/data/x", "../x", "a/../../x", ""] {
-            assert!(found("npz", json!({"file": path})).starts_with(&format!("file: `file` is `{path}`, but must be a path inside")), "{path}");
+            assert!(
+                found("npz", json!({"file": path})).starts_with(&format!("file: `file` is `{path}`, but must be a path inside")),
+                "{path}"
+            );
             assert!(found("images", json!({"folder": path})).starts_with("folder: `folder` is"), "{path}");
         }
         assert_eq!(found("csv", json!({"file": "a/b.csv", "delimiter": ";", "label": "y", "group": "who"})), "");

@@ -14,9 +14,14 @@ const CLASSES: usize = 10;
 
 pub(super) fn fields() -> Vec<Field> {
     vec![
-        Field::with("alpha", Type::non_negative(), 1.0, "How much the users' models differ: the standard deviation of their mean.")
-            .from("alpha", "FedProx")
-            .read_with("iid", When::Is(&["false"])),
+        Field::with(
+            "alpha",
+            Type::non_negative(),
+            1.0,
+            "How much the users' models differ, unless `iid`: the standard deviation of their mean.",
+        )
+        .from("alpha", "FedProx")
+        .read_with("iid", When::Is(&["false"])),
         Field::with("beta", Type::non_negative(), 1.0, "How much the users' inputs differ: the standard deviation of their mean.")
             .from("beta", "FedProx"),
         Field::with("iid", Type::Bool, false, "One model and one law of the inputs for all users."),

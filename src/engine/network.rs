@@ -343,9 +343,13 @@ impl Network {
         if let Some(layer) = layers[head_from..].iter().find(|layer| !matches!(layer, Layer::Linear { .. } | Layer::Relu)) {
             return Err(Fault::stage(format!("a head has dense layers and ReLUs only, not {}", label(layer))));
         }
-        let depth = layers.iter().fold(0_usize, |depth, layer| depth.saturating_add(if let Layer::Lstm { layers, .. } = layer { *layers } else { 1 }));
+        let depth = layers
+            .iter()
+            .fold(0_usize, |depth, layer| depth.saturating_add(if let Layer::Lstm { layers, .. } = layer { *layers } else { 1 }));
         if depth > MOST_LAYERS {
-            return Err(Fault::stage(format!("the network has {depth} layers, but at most {MOST_LAYERS} are possible")).help("choose fewer layers"));
+            return Err(
+                Fault::stage(format!("the network has {depth} layers, but at most {MOST_LAYERS} are possible")).help("choose fewer layers")
+            );
         }
         let mut builder = Builder::new(input);
         let (mut base_steps, mut features) = (0, 0);

@@ -20,8 +20,13 @@ pub(super) fn variant() -> Variant {
             Field::with("widths", sizes(), json!([64, 64, 128]), "Output channels of each convolution.").from("", SOURCE),
             Field::with("hidden", sizes(), json!([3072, 2048]), "Units of each dense layer; the last is the number of features.")
                 .from("", SOURCE),
-            Field::with("dropout", DROPOUT, DEFAULT_DROPOUT, "Probability that a unit is set to 0 in training, but for the last dense layer.")
-                .from("", SOURCE),
+            Field::with(
+                "dropout",
+                DROPOUT,
+                DEFAULT_DROPOUT,
+                "Probability that a unit is set to 0 in training, but for the last dense layer.",
+            )
+            .from("", SOURCE),
         ],
     }
 }

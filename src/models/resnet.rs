@@ -38,7 +38,7 @@ pub(super) fn variant() -> Variant {
                 "group_channels",
                 Type::Int { min: 1, max: MOST },
                 32,
-                "Channels of a group, which have one weight and one bias together.",
+                "`norm: group` only: channels of a group, which have one weight and one bias together.",
             )
             .from("", "FedML")
             .read_with("norm", When::Is(&["group"])),

@@ -3,8 +3,8 @@
 //! Knows shapes, not which stages exist in the world: the catalog describes them.
 
 use super::catalog::{Bound, Default, Field, Shape, Type, Variant};
-use super::idle;
 use super::diagnostic::{Diagnostic, Problems, suggest};
+use super::idle;
 use super::node::{Data, Key, Node, Place};
 use super::params::Params;
 use crate::base::text;
@@ -39,6 +39,8 @@ pub struct Checker<'a> {
     pub problems: &'a mut Problems,
     /// The references found.
     pub references: Vec<Reference>,
+    /// What is given and not read.
+    pub idle: &'a mut idle::Seen,
 }
 
 /// The defaults of shapes and variants, worked out once.
@@ -144,7 +146,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Refuses values that nobody reads beside the other parameters. That of the default may stand there, for a sweep that has it.
+    /// Notes values that nobody reads beside the other parameters. That of the default may stand there, for a sweep that has it.
     fn idle(&mut self, shape: &Shape, variant: Option<usize>, entries: &[(Key, Node)], prefix: &str, own: &Map<String, Value>) {
         let fields: Vec<&Field> = all_fields(shape, variant).collect();
         let of = |name: &str| {
@@ -157,11 +159,17 @@ impl Checker<'_> {
         for field in &fields {
             let given = entries.iter().find(|(key, value)| &*key.text == field.name && !value.is_null());
             let Some((key, _)) = given.filter(|(key, _)| !self.inherited.contains(&key.place)) else { continue };
-            let usual = own.get(field.name).is_none_or(|value| matches!(&field.default, Default::Is(default) if idle::same(default, value)));
-            if let Some(clause) = field.read.iter().find(|clause| !idle::holds(clause, of)).filter(|_| !usual) {
-                let (why, help) = idle::why(clause, of);
-                let message = format!("{} is not read {why}", self.called(&join(prefix, field.name)));
-                self.say("idle", message, key.place, Some(help));
+            let usual =
+                own.get(field.name).is_none_or(|value| matches!(&field.default, Default::Is(default) if idle::same(default, value)));
+            let path = join(prefix, field.name);
+            match field.read.iter().find(|clause| !idle::holds(clause, of)) {
+                _ if usual => {}
+                None => self.idle.read(key.place, path),
+                Some(clause) => {
+                    let (why, help) = idle::why(clause, of);
+                    let message = format!("{} is not read {why}", self.called(&path));
+                    self.idle.unread(key.place, path, Diagnostic::error("idle", message).at(key.place).help(help));
+                }
             }
         }
     }
@@ -385,6 +393,7 @@ impl Checker<'_> {
                     cache: self.cache,
                     problems: &mut problems,
                     references: Vec::new(),
+                    idle: &mut idle::Seen::default(),
                 };
                 if let Some(value) = inner.value(&field.ty, &node, field.name) {
                     map.insert(field.name.to_owned(), value);

@@ -3,7 +3,37 @@
 //! Knows values, not which parameters there are.
 
 use super::catalog::When;
+use super::diagnostic::Diagnostic;
+use super::node::Place;
 use serde_json::Value;
+use std::collections::HashSet;
+
+/// The given parameters of a stage that some cell reads, and those that some cell does not: a sweep may give to all cells what only
+/// some of them read.
+#[derive(Default)]
+pub struct Seen {
+    read: HashSet<(Place, String)>,
+    unread: Vec<((Place, String), Diagnostic)>,
+}
+
+impl Seen {
+    /// A cell reads the parameter at that place of the text, whose path in the stage is `path`.
+    pub fn read(&mut self, place: Place, path: String) {
+        self.read.insert((place, path));
+    }
+    /// A cell does not read it; what is to be said.
+    pub fn unread(&mut self, place: Place, path: String, said: Diagnostic) {
+        let key = (place, path);
+        if self.unread.iter().all(|(other, _)| *other != key) {
+            self.unread.push((key, said));
+        }
+    }
+    /// What no cell reads.
+    pub fn in_no_cell(self) -> impl Iterator<Item = Diagnostic> {
+        let Self { read, unread } = self;
+        unread.into_iter().filter(move |(key, _)| !read.contains(key)).map(|(_, said)| said)
+    }
+}
 
 /// A value as a pipeline writes it.
 fn written(value: &Value) -> String {

@@ -5,6 +5,7 @@ use super::cells::{ABSENT, Cells, scope_of};
 use super::check::{Cache, Checker, Reference};
 use super::diagnostic::{At, Diagnostic, Problems};
 use super::expr::Scope;
+use super::idle;
 use super::node::{Data, Node, Place, short};
 use super::params::Params;
 use super::pipeline::{Instance, Stage};
@@ -83,6 +84,7 @@ impl<'e> Instances<'_, 'e> {
         let mut draft = Draft { instances: Vec::new(), sound: Vec::new(), instance_of: Vec::with_capacity(self.cells.cells.len()), axes };
         let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
         let before = self.problems.errors();
+        let mut idle = idle::Seen::default();
         let nothing = vec![vec![ABSENT; self.cells.axes.len()]];
         // Without sound cells the stage is still checked, but for what the axes would bring.
         let cells = if self.cells.sound { &self.cells.cells } else { &nothing };
@@ -108,6 +110,7 @@ impl<'e> Instances<'_, 'e> {
                 cache,
                 problems: self.problems,
                 references: Vec::new(),
+                idle: &mut idle,
             };
             let params = checker.stage(&stage.kind.shape, &params);
             let references = checker.references;
@@ -130,6 +133,7 @@ impl<'e> Instances<'_, 'e> {
                 break;
             }
         }
+        self.problems.extend(idle.in_no_cell());
         draft
     }
 

@@ -106,7 +106,8 @@ fn a_tar_that_ends_behind_a_member_was_cut() {
         put(dir.path(), "UTKFace/UTKFace.tar.gz", &gz(content));
         get("utkface", json!({"verify": false}), dir.path()).map(|data| data.len()).map_err(|fault| fault.what)
     };
-    let cut = |found: Result<usize, String>| assert!(found.as_ref().is_err_and(|what| what.contains("without the two blocks")), "{found:?}");
+    let cut =
+        |found: Result<usize, String>| assert!(found.as_ref().is_err_and(|what| what.contains("without the two blocks")), "{found:?}");
     assert_eq!(read(&plain), Ok(2));
     cut(read(&plain[..member]));
     cut(read(&plain[..2 * member]));

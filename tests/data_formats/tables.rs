@@ -2,8 +2,8 @@
 
 use crate::{copy, first, get, golden, params, put, sound, tar_gz, temporary};
 use pflpipe::base::FaultKind;
-use pflpipe::data::partition::{Population, build_from};
 use pflpipe::data::Shape;
+use pflpipe::data::partition::{Population, build_from};
 use serde_json::{Value, json};
 
 #[test]
@@ -97,6 +97,13 @@ fn leafs_json_is_read_as_texts_or_numbers() {
     put(dir.path(), "mine/train/a_train_b.json", br#"{"users": ["u"], "user_data": {"u": {"x": [[1, 2], [3, 4]], "y": [0, 1]}}}"#);
     put(dir.path(), "mine/test/a_test_b.json", br#"{"users": [], "user_data": {}}"#);
     assert_eq!(sound("leaf", json!({"folder": "mine"}), dir.path()).labels(), [0, 1]);
+    // Texts have a class for each character.
+    put(dir.path(), "texts/train/a_train_b.json", br#"{"users": ["u"], "user_data": {"u": {"x": ["ab"], "y": ["c"]}}}"#);
+    put(dir.path(), "texts/test/a_test_b.json", br#"{"users": [], "user_data": {}}"#);
+    let texts = |classes: u64| get("leaf", json!({"folder": "texts", "classes": classes}), dir.path());
+    assert_eq!(texts(90).expect("sound").classes(), 90);
+    let fault = texts(10).expect_err("fewer classes than characters");
+    assert!(fault.what.contains("`classes` is 10, but the next one of a text is one of 80 characters"), "{fault}");
     for (content, part) in [
         (&br#"{"users": ["u"], "user_data": {}}"#[..], "has no data of user `u`"),
         (br#"{"users": ["u"], "user_data": {"u": {"x": [[1]], "y": [0, 1]}}}"#, "has 1 samples but 2 labels"),

@@ -9,10 +9,10 @@ use super::numpy::{self, Legacy};
 use super::portable::{exp, ln_gamma_draw};
 use super::repair::repair;
 use super::request::Request;
-use super::{Drawn, Flags, Procedure};
+use super::{Drawn, Flags, Procedure, known};
+use crate::base::Outcome;
 use crate::base::random::{Purpose, shuffle, stream};
-use crate::base::{Fault, Outcome};
-use crate::spec::catalog::{Field, Type, When};
+use crate::spec::catalog::{Field, Type};
 
 /// The least samples of a client in the procedures of FedML and NIID-Bench.
 const LEAST: usize = 10;
@@ -30,8 +30,7 @@ pub(super) fn fields() -> Vec<Field> {
             Type::Bool,
             true,
             "A client that holds its mean share gets no more classes; `pfllib` always does so, `clean` and `fedml` may go without.",
-        )
-        .read_with("variant", When::Is(&["clean", "fedml"])),
+        ),
     ]
 }
 
@@ -39,10 +38,7 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut 
     let alpha = params.number("alpha", 0.0, None)?.unwrap_or(0.1);
     let balance = params.flag("balance", true)?;
     let fedml = request.procedure == Procedure::Fedml;
-    if rng.is_some() && !fedml && !balance {
-        return Err(Fault::stage("`balance: false` of `dirichlet` is not possible with `variant: pfllib`, which always balances")
-            .help("say `variant: clean`, or leave `balance` out"));
-    }
+    known::balance(request.rule, params.map())?;
     let everyone: Vec<usize> = (0..request.clients).collect();
     let holders: Vec<&[usize]> = vec![&everyone; request.classes()];
     let least = request.least.unwrap_or(request.reference_least);

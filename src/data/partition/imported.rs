@@ -191,7 +191,9 @@ pub fn made(params: &Map<String, Value>, folders: &[PathBuf]) -> Outcome<Option<
         let mut arrays = npy::Npz::new(&content)?;
         let has = arrays.names().iter().any(|name| name == "alpha");
         let array = if has { Some(arrays.array("alpha")?) } else { None };
-        let alpha = array.filter(|array| array.kind == npy::Kind::Float(8)).and_then(|array| array.bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)));
+        let alpha = array
+            .filter(|array| array.kind == npy::Kind::Float(8))
+            .and_then(|array| array.bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)));
         return Ok(Some(Made { alpha, ..Made::default() }));
     }
     let Ok(Value::Object(told)) = serde_json::from_slice(&content) else { return Ok(None) };

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 pub fn rules(params: &Map<String, Value>, data: Option<&Facts>) -> Vec<Breach> {
     let Some(rule) = params.get("kind").and_then(Value::as_str).and_then(named) else { return Vec::new() };
     let mut breaches = seed(rule, params).err().map(|fault| Breach::new("seed", fault)).into_iter().collect::<Vec<_>>();
+    breaches.extend(balance(rule, params).err().map(|fault| Breach::new("balance", fault)));
     breaches.extend(limits(params).err().map(|fault| Breach::new("most_samples", fault)));
     breaches.extend(test(params).err().map(|fault| Breach::new("test", fault)));
     if rule.has == Has::Split {
@@ -36,6 +37,16 @@ pub(super) fn seed(rule: &Rule, params: &Map<String, Value>) -> Outcome<()> {
         .help("numpy's generator takes no greater seed; choose another, or `variant: clean`"))
 }
 
+/// Refuses proportions without balance in PFLlib's procedure, which has none.
+pub(super) fn balance(rule: &Rule, params: &Map<String, Value>) -> Outcome<()> {
+    let pfllib = rule.procedure(params.get("variant").and_then(Value::as_str)) == Procedure::Pfllib;
+    if rule.name != "dirichlet" || !pfllib || params.get("balance").and_then(Value::as_bool) != Some(false) {
+        return Ok(());
+    }
+    Err(Fault::stage("`balance: false` of `dirichlet` is not possible with `variant: pfllib`, which always balances")
+        .help("say `variant: clean` or `variant: fedml`, or leave `balance` out"))
+}
+
 /// Refuses a most that is below the least.
 pub(super) fn limits(params: &Map<String, Value>) -> Outcome<()> {
     let whole = |name: &str| params.get(name).and_then(Value::as_u64);
@@ -53,8 +64,9 @@ pub(super) fn test(params: &Map<String, Value>) -> Outcome<()> {
     let word = |name: &str| params.get(name).and_then(Value::as_str);
     let nothing = params.get("hold_out").and_then(Value::as_f64).unwrap_or_default() <= 0.0;
     match (word("test"), word("pool") == Some("train")) {
-        (Some("hold-out"), false) if nothing => Err(Fault::stage("`test: hold-out` needs samples that are held out")
-            .help("say `pool: train`, or `hold_out: 0.1`")),
+        (Some("hold-out"), false) if nothing => {
+            Err(Fault::stage("`test: hold-out` needs samples that are held out").help("say `pool: train`, or `hold_out: 0.1`"))
+        }
         (Some("original"), true) => Err(Fault::stage("`pool: train` gives no client a sample of the original test set")
             .help("leave `pool` out, or say `test: hold-out`")),
         _ => Ok(()),
@@ -146,7 +158,9 @@ mod tests {
             of("label-count", json!({"classes_per_client": 11})),
             "classes_per_client: `classes_per_client` is 11, but the data set has 10 classes"
         );
-        assert!(of("iid", json!({"clients": 10, "least_samples": 11})).starts_with("least_samples: infeasible: 10 clients with at least 11"));
+        assert!(
+            of("iid", json!({"clients": 10, "least_samples": 11})).starts_with("least_samples: infeasible: 10 clients with at least 11")
+        );
         assert!(of("iid", json!({"clients": 10, "least_samples": u64::MAX})).starts_with("least_samples: infeasible"));
         assert_eq!(
             of("iid", json!({"clients": 50, "hold_out": 0.99})),
@@ -207,10 +221,7 @@ mod tests {
             assert_eq!(matrix(json!({"shares": shares}), classes), "");
             assert_eq!(matrix(json!({"label_shares": labels}), classes), "");
         }
-        assert_eq!(
-            matrix(json!({"shares": [[1, 0, 1]]}), None),
-            "shares: `shares` has 1 list, but must have 2, one for each region"
-        );
+        assert_eq!(matrix(json!({"shares": [[1, 0, 1]]}), None), "shares: `shares` has 1 list, but must have 2, one for each region");
         assert_eq!(
             matrix(json!({"shares": [[1, 0, 1], [0, 1]]}), None),
             "shares.1: `shares` of region 1 has 2 numbers, but must have 3, one for each class"
@@ -223,6 +234,9 @@ mod tests {
         let profed = |shares: Value| matrix(json!({"shares": shares, "variant": "profed"}), None);
         assert!(profed(json!([[0.5, 0.6], [0, 1]])).starts_with("shares.0: `shares` of region 0 sum to 1.1"));
         assert_eq!(profed(json!([[0.5, 0.5], [0, 1]])), "");
-        assert_eq!(matrix(json!({"shares": [[], []]}), None), "shares.0: `shares` of region 0 has 0 numbers, but must have 1, one for each class");
+        assert_eq!(
+            matrix(json!({"shares": [[], []]}), None),
+            "shares.0: `shares` of region 0 has 0 numbers, but must have 1, one for each class"
+        );
     }
 }

@@ -47,8 +47,7 @@ pub(super) fn fields() -> Vec<Field> {
             share(),
             "`skew: matrix`, `clean` only: for each class a list of the share of it that each region gets; at most 1 together.",
         )
-        .read_with("skew", When::Is(&["matrix"]))
-        .read_with("variant", When::Is(&["clean"])),
+        .read_with("skew", When::Is(&["matrix"])),
         Field::optional(
             "max_attempts",
             Type::Int { min: 1, max: MOST_ATTEMPTS as i64 },
@@ -91,7 +90,11 @@ pub(super) fn rules(params: &Map<String, Value>, classes: Option<usize>) -> Vec<
         (None, Some(_)) => ("label_shares", classes, Some(regions)),
         (None, None) => return breach("skew", "`skew: matrix` needs either `shares` or `label_shares`".into(), "give one of them"),
         (Some(_), Some(_)) => {
-            return breach("label_shares", "`skew: matrix` needs either `shares` or `label_shares`, not both".into(), "leave one of them out");
+            return breach(
+                "label_shares",
+                "`skew: matrix` needs either `shares` or `label_shares`, not both".into(),
+                "leave one of them out",
+            );
         }
     };
     let profed = word("variant") == Some(Procedure::Profed.describe().0);

@@ -5,8 +5,8 @@
 use super::Client;
 use super::numpy::Legacy;
 use super::request::Request;
-use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::Outcome;
+use crate::base::random::{Purpose, shuffle, stream};
 
 /// scikit-learn's shuffled split as PFLlib calls it, client by client: of a permutation the first part is the test set.
 ///
