@@ -298,8 +298,11 @@ mod tests {
             |start: f64, end: f64| of_training(json!({"algorithm": {"name": "fedkd", "variant": "paper", "t_start": start, "t_end": end}}));
         assert!(fedkd(0.9, 0.9).is_empty());
         says(&fedkd(0.98, 0.95), "algorithm.t_start: `t_start` is 0.98, above `t_end`, which is 0.95");
-        let fedcross =
-            |first: u64| of_training(json!({"algorithm": {"name": "fedcross", "variant": "paper", "alpha": 0.9, "first_stage": first}}));
+        let fedcross = |first: u64| {
+            of_training(
+                json!({"algorithm": {"name": "fedcross", "variant": "paper", "alpha": 0.9, "first_stage": first, "partner": "in-order"}}),
+            )
+        };
         assert!(fedcross(4).is_empty());
         says(&fedcross(5), "algorithm.first_stage: `first_stage` is 5, but the training has 5 rounds");
     }

@@ -70,11 +70,11 @@ pub fn curves(plot: &Curves) -> Svg {
     let values = all().map(|p| p.mean).chain(lows).chain(highs);
     let vertical = Scale::covering(values, false, height - 52.0, 44.0).with_room(0.04, unit);
     let ticks: Vec<(f64, String)> = vertical.ticks(6).into_iter().map(|v| (v, label(v, unit))).collect();
-    let names_wide = named.iter().map(|s| width_of(&plot.series[*s].name, 12.0)).fold(60.0, f64::max).min(210.0);
+    let names_wide = named.iter().map(|s| width_of(&plot.series[*s].name, 12.0)).fold(60.0, f64::max).min(220.0);
     let area = Area {
         left: margin(ticks.iter().map(|(_, text)| text.as_str()), 11.0) + 16.0,
         top: 44.0,
-        right: width - names_wide - 24.0,
+        right: width - names_wide - 34.0,
         bottom: height - 52.0,
     };
     let room = if plot.marked { 0.04 } else { 0.0 };

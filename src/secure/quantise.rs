@@ -62,4 +62,15 @@ mod tests {
         let fault = grid.holds(10, 1.7).expect_err("too large");
         assert!(fault.what.contains("`prime` 32749 must exceed 2 m 2^bits max|x| = 34826 for m = 10 clients"), "{fault}");
     }
+
+    #[test]
+    fn a_field_that_is_too_small_names_one_that_is_not() {
+        let help = |prime: u64, greatest: f64| {
+            let grid = Grid { field: Field::new(prime).expect("a prime"), bits: 16 };
+            grid.holds(10, greatest).expect_err("too small").help.expect("what to do")
+        };
+        assert_eq!(help(32_749, 1.0), "use `prime: 2147483647`, or fewer `bits`");
+        assert_eq!(help(2_147_483_647, 1e4), "use `prime: 2305843009213693951`, or fewer `bits`");
+        assert!(help(2_305_843_009_213_693_951, 1e15).starts_with("use fewer `bits`"));
+    }
 }

@@ -372,13 +372,13 @@ fn a_training_without_a_step_says_so() {
     let done = space.run(&["run", "p.yaml"]);
     assert!(done.out.contains("no client ever took a training step"), "{done:?}");
     // What stages warn of is told once for all of them, also when they are cached, and counted.
-    let told = "4 warnings of stage `run` in 4 of its instances:\n  run[algorithm=";
+    let told = "8 warnings of stage `run` in 4 of its instances:\n  run[algorithm=";
     let again = space.run(&["run", "p.yaml"]);
     for text in [&done.err, &again.err, &space.run(&["status"]).ok(), &space.run(&["status", "p.yaml"]).ok()] {
         assert!(text.contains(told) && text.matches("no client ever took").count() == 1, "{text}");
     }
     assert!(again.err.contains("0 executed") && !space.run(&["run", "p.yaml", "-q"]).err.contains("warning"));
-    assert_eq!(space.run(&["status", "--output", "json"]).json()["warnings"]["run"]["warnings"], 4);
+    assert_eq!(space.run(&["status", "--output", "json"]).json()["warnings"]["run"]["warnings"], 8);
     space.run(&["report", "p.yaml", "-o", "r.html"]).ok();
     let page = fs::read_to_string(space.path("r.html")).expect("a file");
     assert!(page.contains("<li>run.test_accuracy.best: no client ever took") && page.contains(" and 3 more: no client ever took"));
