@@ -7,8 +7,7 @@ use crate::engine::update::add_scaled;
 use crate::engine::{Entry, Layout, Model, Params, Parts};
 use crate::fl::algorithm::Who;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Uploaded,
-    Visitor, World,
+    Aggregation, Algorithm, Arena, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Uploaded, Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;

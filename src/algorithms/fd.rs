@@ -8,8 +8,8 @@ use crate::engine::loss::softmax;
 use crate::engine::tape::cross_entropy;
 use crate::engine::{Entry, Model};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Uploaded, Visitor,
-    Who, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Uploaded, Visitor, Who,
+    World,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::HasShape;

@@ -12,8 +12,8 @@ use crate::engine::{Dense, Entry, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::{Law, NoiseKind};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Update,
-    Uploaded, Visitor, Who, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
+    Visitor, Who, World,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::*;

@@ -174,7 +174,7 @@ impl Algorithm for FedCross {
             differences: "PFLlib tests clients with their own last model instead of the mean of the middleware (`evaluates: local`); its \
                           loop variable hides the round, so that the first stage and the order of partners depend on the cohort's size \
                           (`clock: cohort`); it measures similarity by pairs of tensors, running statistics included (`similarity: \
-                          pairs`). A lost upload leaves its model as it was; with more clients than models the surplus trains copies \
+                          pairs`). A lost upload leaves its model as it was, where PFLlib takes the trained one all the same; with more clients than models the surplus trains copies \
                           that enter the mean only; a slow client trains fewer epochs",
             fields: vec![
                 Variant::Pfllib.field(),

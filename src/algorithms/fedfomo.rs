@@ -8,8 +8,8 @@ use crate::engine::{Model, Params};
 use crate::fl::algorithm::Who;
 use crate::fl::streams::NoiseKind;
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Order, Pass, Sends, Server, State, Trainer, Update,
-    Uploaded, Visitor, World,
+    Aggregation, Algorithm, Batch, Client, Description, Item, Objective, Order, Pass, Sends, Server, State, Trainer, Update, Uploaded,
+    Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;

@@ -9,8 +9,8 @@ use crate::engine::{Entry, Layer, Layout, Model, Network, Part};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::{Law, Moment};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
-    Visitor, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded, Visitor,
+    World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;

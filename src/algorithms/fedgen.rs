@@ -10,8 +10,8 @@ use crate::engine::{Entry, Layer, Model, Network, Part, Parts, Shape, loss};
 use crate::fl::algorithm::weighted_mean;
 use crate::fl::streams::NoiseKind;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
-    Visitor, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded, Visitor,
+    World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;

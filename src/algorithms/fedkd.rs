@@ -8,8 +8,8 @@ use crate::engine::loss::cross_entropy;
 use crate::engine::tape::{Graph, Loss, known_of};
 use crate::engine::{Dense, Entry, Layer, Layout, Model, Network, Params, Parts, Shape};
 use crate::fl::{
-    Aggregation, Algorithm, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
-    Visitor, World,
+    Aggregation, Algorithm, Batch, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded, Visitor,
+    World,
 };
 use crate::spec::catalog::{Field, Type};
 use crate::spec::rules::Breach;

@@ -8,8 +8,8 @@ use crate::engine::loss::cross_entropy;
 use crate::engine::tape::{Loss, Traced, known};
 use crate::engine::{Entry, Model, Parts};
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
-    Visitor, Who, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded, Visitor,
+    Who, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;

@@ -11,8 +11,8 @@ use crate::engine::{Dense, Entry, Model, Part, Parts};
 use crate::fl::algorithm::{copy_layers, weighted_mean};
 use crate::fl::streams::Law;
 use crate::fl::{
-    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
-    Visitor, Who, World,
+    Aggregation, Algorithm, Arena, Batch, Client, Description, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded, Visitor,
+    Who, World,
 };
 use crate::spec::catalog::{Field, Type};
 use dfdx::prelude::*;

@@ -7,8 +7,7 @@ use crate::engine::tape::cross_entropy;
 use crate::engine::update::{Correction, distance};
 use crate::engine::{Entry, Model, Part, Parts};
 use crate::fl::{
-    Aggregation, Algorithm, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded,
-    Visitor, World,
+    Aggregation, Algorithm, Client, Description, Exposed, Item, Objective, Sends, Server, State, Trainer, Update, Uploaded, Visitor, World,
 };
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;

@@ -1,8 +1,8 @@
 //! SCAFFOLD: control variates correct the drift of the clients.
 
 use crate::base::Outcome;
-use crate::engine::update::Correction;
 use crate::engine::Params;
+use crate::engine::update::Correction;
 use crate::fl::{Aggregation, Algorithm, Client, Description, Sends, Server, State, Trainer, Uploaded, Visitor, World};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;

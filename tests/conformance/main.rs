@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
     let strict = std::env::var("PFLPIPE_CONFORMANCE_ALL").is_ok_and(|v| v == "1");
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/fixtures");
-    let mut folders: Vec<PathBuf> = ["full", "partial", "bn", "clip", "decay", "norm"].map(|f| own.join(f)).to_vec();
+    let mut folders: Vec<PathBuf> = ["full", "partial", "bn", "clip", "decay", "norm", "lost"].map(|f| own.join(f)).to_vec();
     if let Some(more) = std::env::var_os("PFLPIPE_CONFORMANCE") {
         folders.extend(std::env::split_paths(&more).filter(|p| !p.as_os_str().is_empty()));
     }

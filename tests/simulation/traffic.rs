@@ -139,7 +139,9 @@ impl Monitor for Students {
     }
     fn inspect(&mut self, _: u64, parties: &Parties) {
         let model = |leaves: &[(String, Leaf)], wanted: &str| {
-            leaves.iter().find_map(|(name, leaf)| if let Leaf::Model(model) = leaf { (name == wanted).then(|| model.clone()) } else { None })
+            leaves
+                .iter()
+                .find_map(|(name, leaf)| if let Leaf::Model(model) = leaf { (name == wanted).then(|| model.clone()) } else { None })
         };
         self.0.push(parties.clients.iter().map(|client| model(client, "student").expect("a student")).collect());
         self.1.push(model(&parties.server, "global").expect("the mean"));

@@ -21,7 +21,10 @@ impl Variant {
             default,
             "Preset of the behaviours in which PFLlib's code differs from the paper; one that is set by itself wins.",
         )
-        .from("-", if self == Self::Pfllib { "PFLlib, to compare with it" } else { "the paper: an accident of PFLlib's code defeats the method" })
+        .from(
+            "-",
+            if self == Self::Pfllib { "PFLlib, to compare with it" } else { "the paper: an accident of PFLlib's code defeats the method" },
+        )
     }
     /// A behaviour: its own setting, or the preset's.
     pub(crate) fn choose<T>(self, own: Option<T>, pfllib: T, paper: T) -> T {
