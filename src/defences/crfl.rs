@@ -27,7 +27,7 @@ pub(super) fn variant() -> Variant {
     Variant {
         name: NAME,
         doc: "After each aggregation the model is shortened to rho_t = threshold + growth t in round t and gets normal noise, in the last \
-              round none (Xie et al., ICML 2021). The smoothing of predictions, from which the paper's certificate follows, is not done.",
+              round none (Xie et al., ICML 2021). With `votes`, predictions are smoothed; the paper's certificate is not computed.",
         revision: 1,
         fields: vec![
             Field::with("threshold", Type::positive(), 2.0, "The greatest Euclidean length of the averaged parameters, in round 0.")

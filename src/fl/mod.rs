@@ -45,4 +45,4 @@ pub use trainer::{Trainer, Update};
 pub use world::World;
 
 /// Raised when the round loop, the sampling or the evaluation changes a result; enters the key of every training.
-pub const REVISION: u32 = 1;
+pub const REVISION: u32 = 2;
