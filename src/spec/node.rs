@@ -126,6 +126,14 @@ impl Node {
             _ => None,
         }
     }
+    /// The texts of a list with their places, or a single one, when it is nothing else.
+    #[must_use]
+    pub fn texts(&self) -> Option<Vec<(String, Place)>> {
+        match self.items() {
+            Some(items) => items.iter().map(|item| Some((item.text()?.to_owned(), item.place))).collect(),
+            None => Some(vec![(self.text()?.to_owned(), self.place)]),
+        }
+    }
     /// The value of a key, when it is a map that has it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Node> {

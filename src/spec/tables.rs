@@ -287,7 +287,7 @@ impl Section<'_> {
                 self.say("missing", format!("`value` of table `{}` is missing", self.key.text), self.key.place, help);
                 Vec::new()
             }
-            Some(node) => match texts(node) {
+            Some(node) => match node.texts() {
                 Some(values) if values.is_empty() => {
                     self.say("missing", format!("`value` of table `{}` is empty", self.key.text), node.place, None);
                     Vec::new()
@@ -314,7 +314,7 @@ impl Section<'_> {
             }
         });
         let title = self.word(node, "title").map(|(text, _)| text);
-        let formats = node.get("formats").or_else(|| node.get("format")).and_then(texts).unwrap_or_default();
+        let formats = node.get("formats").or_else(|| node.get("format")).and_then(Node::texts).unwrap_or_default();
         for (format, place) in &formats {
             if !FORMATS.contains(&format.as_str()) {
                 self.say("choice", format!("`{format}` is not a format of tables"), *place, suggest(format, FORMATS));
@@ -454,7 +454,7 @@ impl Section<'_> {
         } else {
             Some(node)
         };
-        let Some(names) = given.and_then(texts) else {
+        let Some(names) = given.and_then(Node::texts) else {
             let message = format!("`compare` of table `{}` must name published tables", self.key.text);
             self.say("type", message, node.place, suggest("", self.catalog.published().iter().copied()));
             return None;
@@ -505,7 +505,7 @@ impl Section<'_> {
 
     fn axes_of(&mut self, node: &Node, name: &str) -> Vec<(String, Place)> {
         let Some(node) = node.get(name) else { return Vec::new() };
-        let Some(axes) = texts(node) else {
+        let Some(axes) = node.texts() else {
             let message = format!("`{name}` of table `{}` must name axes, found {}", self.key.text, node.describe());
             self.say("type", message, node.place, suggest("", self.axes.iter().map(String::as_str)));
             return Vec::new();
@@ -591,12 +591,4 @@ fn selects(pattern: &str, selector: &str, metrics: &[&str]) -> bool {
         _ => metrics.contains(&inside),
     };
     name.trim() == wanted && fits
-}
-
-/// Text or a list of texts.
-fn texts(node: &Node) -> Option<Vec<(String, Place)>> {
-    match node.items() {
-        Some(items) => items.iter().map(|item| Some((item.text()?.to_owned(), item.place))).collect(),
-        None => Some(vec![(node.text()?.to_owned(), node.place)]),
-    }
 }
