@@ -2,13 +2,13 @@
 
 use crate::base::Digest;
 use crate::plan::{History, Manifest};
-use crate::store::Store;
+use crate::store::{Record, Store};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// So many stored keys are compared with when a stage's reason is looked for: of equal coordinates, and in all.
+/// So many stored keys are compared with when a stage's reason is looked for: of equal coordinates, or where there are none of any.
 const COMPARED: (usize, usize) = (4, 8);
 
 /// A store as the plan's history; without a store nothing was ever run.
@@ -25,6 +25,11 @@ struct Stored {
     manifest: Manifest,
 }
 
+/// What a record's key was made of.
+fn manifest(record: &Record) -> Option<Manifest> {
+    serde_json::from_value(record.manifest.clone()).ok()
+}
+
 impl<'a> Memory<'a> {
     pub(super) fn of(store: Option<&'a Store>) -> Self {
         Self { store, known: RefCell::default() }
@@ -36,10 +41,7 @@ impl<'a> Memory<'a> {
             return Rc::clone(found);
         }
         let records = self.store.map(|store| store.nearest(stage, kind)).unwrap_or_default();
-        let read = |record: &crate::store::Record| {
-            let manifest = serde_json::from_value(record.manifest.clone()).ok()?;
-            Some(Stored { coords: record.coords.clone(), manifest })
-        };
+        let read = |record: &Record| Some(Stored { coords: record.coords.clone(), manifest: manifest(record)? });
         let found: Rc<Vec<Stored>> = Rc::new(records.iter().filter_map(read).collect());
         self.known.borrow_mut().insert(name, Rc::clone(&found));
         found
@@ -53,22 +55,23 @@ impl History for Memory<'_> {
     }
 
     fn nearest(&self, stage: &str, kind: &str, coords: &BTreeMap<String, Value>) -> Vec<Manifest> {
+        let alike = self.store.map(|store| store.alike(stage, kind, coords, COMPARED.0)).unwrap_or_default();
+        let alike: Vec<Manifest> = alike.iter().filter_map(manifest).collect();
+        if !alike.is_empty() {
+            return alike;
+        }
         let stored = self.stored(stage, kind);
         let shared = |other: &Stored| coords.iter().filter(|(axis, value)| other.coords.get(*axis) == Some(value)).count();
-        let mut order: Vec<(bool, usize, usize)> =
-            stored.iter().enumerate().map(|(n, other)| (other.coords == *coords, shared(other), n)).collect();
-        // Equal coordinates first, then the most equal ones; the newest of those that are equally near.
-        order.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.cmp(&a.1)).then(a.2.cmp(&b.2)));
-        let equal = order.iter().filter(|(equal, ..)| *equal).count();
-        let take = if equal > 0 { equal.min(COMPARED.0) } else { COMPARED.1 };
-        order.into_iter().take(take).map(|(_, _, n)| stored[n].manifest.clone()).collect()
+        let mut order: Vec<(usize, usize)> = stored.iter().enumerate().map(|(n, other)| (shared(other), n)).collect();
+        // The most equal coordinates first; the newest of those that are equally near.
+        order.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        order.into_iter().take(COMPARED.1).map(|(_, n)| stored[n].manifest.clone()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Record;
     use serde_json::json;
 
     #[test]
@@ -91,6 +94,21 @@ mod tests {
         assert_eq!(near(0, 0.3), [json!({"param.seed": 0, "param.alpha": 0.3})]);
         assert_eq!(near(1, 0.5).len(), 3);
         assert_eq!(near(1, 0.5)[0], json!({"param.seed": 1, "param.alpha": 0.1}));
+        // However many results of other coordinates came later.
+        for n in 0..300u32 {
+            let output = store.put(&n.to_le_bytes()).expect("writable");
+            let mut record =
+                Record::new(Digest::of(&n.to_le_bytes()), "partition", "split", BTreeMap::from([("clients".to_owned(), output)]));
+            record.coords = BTreeMap::from([("seed".to_owned(), json!(n + 10))]);
+            record.started = "2100-01-01T00:00:00Z".to_owned();
+            record.manifest = json!({"param.seed": n});
+            store.publish(&record).expect("writable");
+        }
+        let store = Store::open(dir.path()).expect("a store");
+        let memory = Memory::of(Some(&store));
+        let coords = BTreeMap::from([("seed".to_owned(), json!(0)), ("alpha".to_owned(), json!(0.3))]);
+        let found: Vec<_> = memory.nearest("split", "partition", &coords).into_iter().map(|m| Value::Object(m.components)).collect();
+        assert_eq!(found, [json!({"param.seed": 0, "param.alpha": 0.3})]);
         assert!(Memory::of(None).nearest("split", "partition", &BTreeMap::new()).is_empty());
         assert!(memory.outputs(&Digest::of(b"0 0.1")).is_some() && Memory::of(None).outputs(&Digest::of(b"0 0.1")).is_none());
     }

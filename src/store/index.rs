@@ -10,12 +10,13 @@ use super::record::{Found, Record, find};
 use crate::base::{Digest, Fault, ObjectRef, Outcome};
 use rayon::prelude::*;
 use rusqlite::{Connection, ErrorCode, params};
+use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 /// So many lookups are answered from the records themselves before all rows are loaded at once.
 const FEW: usize = 64;
 const BATCH: usize = 256;
@@ -64,6 +65,8 @@ struct Details {
     kind: String,
     stage: String,
     started: String,
+    /// The coordinates as JSON, keys in order.
+    coords: String,
     lineage: Option<Digest>,
     extent: Option<i64>,
 }
@@ -143,6 +146,21 @@ impl Index {
                 found.sort_by(|a, b| b.started.cmp(&a.started));
                 found.iter().map(|r| r.key).collect()
             })
+    }
+
+    /// The keys of a stage's records with these coordinates, newest first.
+    pub(super) fn at(&self, stage: &str, kind: &str, coords: &BTreeMap<String, Value>, limit: usize) -> Vec<Digest> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.query(
+            "SELECT key FROM record WHERE stage = ?1 AND kind = ?2 AND coords = ?3 ORDER BY started DESC LIMIT ?4",
+            params![stage, kind, written(coords), limit],
+        )
+        .unwrap_or_else(|| {
+            let fits = |r: &Record| r.stage == stage && r.kind == kind && r.coords == *coords;
+            let mut found: Vec<Record> = self.scan().into_iter().map(|(r, _)| r).filter(fits).collect();
+            found.sort_by(|a, b| b.started.cmp(&a.started));
+            found.iter().map(|r| r.key).collect()
+        })
     }
 
     /// The keys of a lineage with an extent below `extent`, largest first.
@@ -308,7 +326,11 @@ impl Index {
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if version == 0 {
             create_tables(&mut connection)?;
-        } else if version != SCHEMA_VERSION {
+        } else if version < SCHEMA_VERSION {
+            // An older version's rows are made anew from the records.
+            connection.execute_batch("DROP TABLE IF EXISTS record; DELETE FROM meta;")?;
+            create_tables(&mut connection)?;
+        } else if version > SCHEMA_VERSION {
             return Err(rusqlite::Error::InvalidQuery);
         }
         let built: i64 = connection.query_row("SELECT count(*) FROM meta WHERE name = 'built'", [], |row| row.get(0))?;
@@ -356,6 +378,7 @@ impl Details {
             kind: record.kind.clone(),
             stage: record.stage.clone(),
             started: record.started.clone(),
+            coords: written(&record.coords),
             lineage: record.lineage,
             extent: record.extent.map(|e| i64::try_from(e).unwrap_or(i64::MAX)),
         }
@@ -386,7 +409,7 @@ fn create_tables(connection: &mut Connection) -> rusqlite::Result<()> {
             "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
              CREATE TABLE IF NOT EXISTS record (
                  key BLOB PRIMARY KEY, size INTEGER NOT NULL, outputs BLOB NOT NULL, kind TEXT NOT NULL, stage TEXT NOT NULL,
-                 started TEXT NOT NULL, lineage BLOB, extent INTEGER) WITHOUT ROWID;
+                 started TEXT NOT NULL, coords TEXT NOT NULL, lineage BLOB, extent INTEGER) WITHOUT ROWID;
              CREATE INDEX IF NOT EXISTS record_stage ON record (stage, kind, started);
              CREATE INDEX IF NOT EXISTS record_lineage ON record (lineage, extent) WHERE lineage IS NOT NULL;",
         )?;
@@ -400,11 +423,16 @@ fn in_transaction(connection: &mut Connection, work: impl FnOnce(&Connection) ->
     transaction.commit()
 }
 
+/// Coordinates as the index compares them.
+fn written(coords: &BTreeMap<String, Value>) -> String {
+    serde_json::to_string(coords).unwrap_or_default()
+}
+
 fn insert(connection: &Connection, key: &Digest, row: &Row, details: &Details) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO record (key, size, outputs, kind, stage, started, lineage, extent)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT OR REPLACE INTO record (key, size, outputs, kind, stage, started, coords, lineage, extent)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
             key.0.as_slice(),
@@ -413,6 +441,7 @@ fn insert(connection: &Connection, key: &Digest, row: &Row, details: &Details) -
             details.kind,
             details.stage,
             details.started,
+            details.coords,
             details.lineage.as_ref().map(|d| d.0.as_slice()),
             details.extent,
         ])?;
@@ -518,6 +547,25 @@ mod tests {
             assert_eq!(store.shorter(&Digest::of(b"lineage"), 50).map(|r| r.extent), Some(Some(49)));
             assert_eq!(store.nearest("run", "train").len(), 100);
         }
+    }
+
+    #[test]
+    fn the_index_of_an_older_version_is_made_anew() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let store = Store::open(dir.path()).expect("a store");
+        let record = publish(&store, 7);
+        let (path, name) = (store.layout().index(), store.nearest("run", "train").len());
+        drop(store);
+        let old = Connection::open(&path).expect("a database");
+        old.execute_batch("DROP TABLE record; CREATE TABLE record (key BLOB); PRAGMA user_version = 1;").expect("writable");
+        drop(old);
+        let store = Store::open(dir.path()).expect("a store");
+        assert_eq!(store.nearest("run", "train").len(), name);
+        assert_eq!(store.alike("run", "train", &record.coords, 9).len(), name);
+        assert!(store.alike("run", "train", &BTreeMap::from([("seed".to_owned(), serde_json::json!(1))]), 9).is_empty());
+        let again = Connection::open(&path).expect("a database");
+        let version: i64 = again.pragma_query_value(None, "user_version", |row| row.get(0)).expect("a number");
+        assert_eq!(version, SCHEMA_VERSION);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use super::record::{Found, Record};
 use super::{Store, held};
 use crate::base::{Digest, ObjectRef};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -61,6 +62,12 @@ impl Store {
         let found: Arc<Vec<Record>> = Arc::new(keys.iter().filter_map(|key| self.record(key).ok().flatten()).collect());
         held(&self.0.nearest).insert(name, Arc::clone(&found));
         found
+    }
+
+    /// The records of a stage of that name and kind with these coordinates, newest first, `limit` at most.
+    #[must_use]
+    pub fn alike(&self, stage: &str, kind: &str, coords: &BTreeMap<String, Value>, limit: usize) -> Vec<Record> {
+        self.0.index.at(stage, kind, coords, limit).iter().filter_map(|key| self.record(key).ok().flatten()).collect()
     }
 
     /// The whole record of that lineage with the greatest extent below `extent`.
