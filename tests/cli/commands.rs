@@ -192,3 +192,16 @@ fn every_pipeline_that_comes_with_the_program_is_valid_without_remarks() {
     }
     assert!(seen > 20, "{seen}");
 }
+
+/// A misspelt scale must not be the full one, which takes days.
+#[test]
+fn the_papers_pipelines_know_their_scales() {
+    let space = Space::new();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines");
+    for name in ["table2", "heterogeneity", "gpfl", "profed", "fedml-table5"] {
+        let file = root.join(name).with_extension("yaml");
+        let check = |scale: &str| space.run(&["check", file.to_str().expect("a name"), "--set", &format!("scale={scale}")]);
+        check("small").ok();
+        assert_eq!(check("smal").code, 3, "{name}");
+    }
+}
