@@ -21,6 +21,14 @@ pub fn total() -> u64 {
 /// # Errors
 /// A stage fault that names both sizes.
 pub fn demand(needed: u64, what: &str) -> Outcome<()> {
+    demand_or(needed, what, "choose a smaller model, or fewer clients")
+}
+
+/// As [`demand`], with what there is to do about it.
+///
+/// # Errors
+/// As [`demand`].
+pub fn demand_or(needed: u64, what: &str, help: &str) -> Outcome<()> {
     let total = total();
     let (limit, used) = address_space();
     let left = limit.saturating_sub(used);
@@ -31,13 +39,13 @@ pub fn demand(needed: u64, what: &str) -> Outcome<()> {
             bytes(limit),
             bytes(left)
         );
-        return Err(Fault::stage(what).help("raise the limit (`ulimit -v`), or choose a smaller model, or fewer clients"));
+        return Err(Fault::stage(what).help(format!("raise the limit (`ulimit -v`), or {help}")));
     }
     if needed <= total {
         return Ok(());
     }
     Err(Fault::stage(format!("{what} needs at least {} of memory, and this machine has {}", bytes(needed), bytes(total)))
-        .help("choose a smaller model, or fewer clients"))
+        .help(help))
 }
 
 /// The limit on addresses of this process and how many it uses, in bytes; no limit where the system does not say one.

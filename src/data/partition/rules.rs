@@ -250,6 +250,11 @@ fn fields(rule: &Rule) -> Vec<Field> {
     all
 }
 
+/// A concentration; beyond such numbers sums of draws are not finite.
+pub(super) const CONCENTRATION: Type = Type::Float { min: Bound::Excl(0.0), max: Bound::Incl(1e100) };
+/// The standard deviation of a logarithm; beyond such numbers draws are not finite.
+pub(super) const SPREAD: Type = Type::Float { min: Bound::Excl(0.0), max: Bound::Incl(100.0) };
+
 /// The ratio of the split; some rules also take from it how many samples a client has at least, where nobody says that.
 fn train_ratio(rule: &Rule) -> Field {
     let ratio = Field::with(
