@@ -44,8 +44,7 @@ pub fn demand_or(needed: u64, what: &str, help: &str) -> Outcome<()> {
     if needed <= total {
         return Ok(());
     }
-    Err(Fault::stage(format!("{what} needs at least {} of memory, and this machine has {}", bytes(needed), bytes(total)))
-        .help(help))
+    Err(Fault::stage(format!("{what} needs at least {} of memory, and this machine has {}", bytes(needed), bytes(total))).help(help))
 }
 
 /// The limit on addresses of this process and how many it uses, in bytes; no limit where the system does not say one.

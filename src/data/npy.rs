@@ -138,7 +138,15 @@ impl Array {
         };
         let descr = field("descr")?.strip_prefix('\'').and_then(|rest| rest.split('\'').next());
         let descr = descr.ok_or("it has fields of several types, which are not supported")?;
-        let (kind, swapped) = Kind::of(descr).ok_or_else(|| format!("values of type `{descr}` are not supported"))?;
+        let (kind, swapped) = Kind::of(descr).ok_or_else(|| {
+            let what = match descr.trim_start_matches(['<', '>', '|', '=']).chars().next() {
+                Some('U' | 'S' | 'a') => "texts",
+                Some('c') => "complex numbers",
+                Some('M' | 'm') => "times",
+                _ => "of a type that is not supported",
+            };
+            format!("its values are {what} (`{descr}`), but whole numbers, floats or truth values belong there")
+        })?;
         let fortran = field("fortran_order")?.starts_with("True");
         let shape = field("shape")?.strip_prefix('(').and_then(|rest| rest.split(')').next()).ok_or("its shape is damaged")?;
         let sizes = shape.split(',').map(|size| size.trim().trim_end_matches('L')).filter(|size| !size.is_empty());
@@ -178,7 +186,8 @@ impl Array {
     fn values<T>(&self, name: &str, to: impl Fn(Number) -> Outcome<T>) -> Outcome<Vec<T>> {
         let width = self.kind.width();
         if width == 0 {
-            return Err(Fault::storage(format!("array `{name}` holds objects where numbers belong")));
+            return Err(Fault::storage(format!("array `{name}` holds objects where numbers belong"))
+                .help("save it as numbers: `numpy.asarray(values, dtype=\"float32\")`"));
         }
         let count = self.bytes.len() / width;
         memory::demand_or((count as u64).saturating_mul(size_of::<T>() as u64), &format!("array `{name}`"), SMALLER)?;

@@ -375,7 +375,7 @@ mod tests {
         let config: serde_json::Value =
             serde_json::from_slice(&std::fs::read(dir.path().join("config.json")).expect("written")).expect("json");
         assert_eq!(config["alpha"], 0.1);
-        let back = load("mine", dir.path()).expect("own format");
+        let back = load("mine", dir.path(), &|| Ok(())).expect("own format");
         let imported =
             crate::data::partition::build_from("imported", &serde_json::Map::new(), &Population::of(&back), &[]).expect("clients");
         let values = |data: &Dataset, of: &[u32]| {

@@ -29,14 +29,9 @@ const COUNTED: u64 = 1000;
 
 pub(super) fn fields() -> Vec<Field> {
     vec![
-        Field::with(
-            "alpha",
-            DEVIATION,
-            1.0,
-            "How much the users' models differ, unless `iid`: the standard deviation of their mean.",
-        )
-        .from("alpha", "FedProx")
-        .read_with("iid", When::Is(&["false"])),
+        Field::with("alpha", DEVIATION, 1.0, "How much the users' models differ, unless `iid`: the standard deviation of their mean.")
+            .from("alpha", "FedProx")
+            .read_with("iid", When::Is(&["false"])),
         Field::with("beta", DEVIATION, 1.0, "How much the users' inputs differ: the standard deviation of their mean.")
             .from("beta", "FedProx"),
         Field::with("iid", Type::Bool, false, "One model and one law of the inputs for all users."),
@@ -71,7 +66,9 @@ pub(super) fn rules(name: &str, params: &Map<String, Value>) -> Option<Breach> {
         "synthetic" => {
             // At least 50 samples each; only where that may not fit are they counted.
             let users = whole("users").filter(|users| (COUNTED..=MOST).contains(users))?;
-            room(name, total(users, whole("seed").unwrap_or(0)), DIMENSION as u64 * NUMBER + ROW, FEWER_USERS).err().map(|f| Breach::new("users", f))
+            room(name, total(users, whole("seed").unwrap_or(0)), DIMENSION as u64 * NUMBER + ROW, FEWER_USERS)
+                .err()
+                .map(|f| Breach::new("users", f))
         }
         "fcube" => room(name, whole("samples")?, 3 * NUMBER + ROW, FEWER_POINTS).err().map(|fault| Breach::new("samples", fault)),
         _ => None,

@@ -21,9 +21,13 @@ fn file_field(doc: &'static str) -> Field {
 pub(super) fn csv_fields() -> Vec<Field> {
     vec![
         file_field("The file inside a data folder, with a header line."),
-        Field::optional("label", Type::Text, "The column of the class; the last one when absent. Whole numbers from 0 are classes as they are, with those between them that no \
+        Field::optional(
+            "label",
+            Type::Text,
+            "The column of the class; the last one when absent. Whole numbers from 0 are classes as they are, with those between them that no \
              row has; where others stand there, negative ones too, all of them are words, which are numbered in the order of their \
-             characters."),
+             characters.",
+        ),
         Field::optional("group", Type::Text, "The column that says who a row comes from, for natural clients."),
         Field::with("delimiter", Type::Text, ",", "What separates the columns: one character."),
         Field::with("standardize", Type::Bool, true, "Bring every column to mean 0 and standard deviation 1 over all rows."),
@@ -108,7 +112,8 @@ pub(super) fn rows_of_csv(request: &Request<'_>) -> Outcome<Dataset> {
     if let Some(whole) = &whole {
         let (highest, distinct) = (whole.iter().max().copied().unwrap_or_default(), whole.iter().collect::<BTreeSet<_>>().len());
         if highest >= SPARSE && distinct.saturating_mul(10) <= highest as usize {
-            let what = format!("has the class {highest}, but only {} in all: whole numbers are taken as they are", text::count(distinct, "class"));
+            let what =
+                format!("has the class {highest}, but only {} in all: whole numbers are taken as they are", text::count(distinct, "class"));
             return Err(source.fault(what).help("number the classes from 0 without such gaps, or put a letter before each number"));
         }
     }

@@ -87,10 +87,7 @@ fn disagreement(partition: &Partition, manifest: &Manifest) -> Option<String> {
     for (id, (own, told)) in own.iter().zip(told).enumerate() {
         if (own.train.len(), own.test.len()) != (told.train, told.test) {
             let (train, test) = (own.train.len(), own.test.len());
-            return Some(format!(
-                "client {id} has {train} training and {test} test samples, but {} and {} there",
-                told.train, told.test
-            ));
+            return Some(format!("client {id} has {train} training and {test} test samples, but {} and {} there", told.train, told.test));
         }
         let counted = told.counts.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
         let held = partition.own(own).count() as u64;

@@ -149,14 +149,14 @@ struct Own {
     hold_out: Vec<u32>,
     samples: Option<u64>,
     classes: Option<u64>,
-    #[serde(default)]
-    manifest: Told,
+    manifest: Option<Told>,
 }
 
 /// What a map of json may say about itself.
 #[derive(Deserialize)]
 struct Keys {
     clients: Option<IgnoredAny>,
+    /// Of another program it may be anything.
     format: Option<Value>,
 }
 
@@ -191,15 +191,17 @@ pub(super) fn from_json(source: &Source, content: &[u8]) -> Outcome<Lists> {
         return Ok(Lists { clients: parsed(source, content)?, ..Lists::default() });
     }
     let keys: Keys = parsed(source, content)?;
-    if let Some(format) = keys.format.filter(|format| format != export::FORMAT) {
+    let own = |format: &&str| format.starts_with("pflpipe-") && *format != export::FORMAT;
+    if let Some(format) = keys.format.as_ref().and_then(Value::as_str).filter(own) {
         return Err(source
-            .fault(format_args!("is of the format {format}, but this version reads `{}`", export::FORMAT))
+            .fault(format_args!("is of the format `{format}`, but this version reads `{}`", export::FORMAT))
             .help("export the partition again with this version, or read the file with the one that wrote it"));
     }
     if keys.clients.is_some() {
         let Own { clients, hold_out, samples, classes, manifest } = parsed(source, content)?;
         let (train, test) = clients.into_iter().map(|pair| (pair.train, pair.test)).unzip();
-        return Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps: manifest.flags.overlaps, of: (samples, classes) });
+        let overlaps = manifest.unwrap_or_default().flags.overlaps;
+        return Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps, of: (samples, classes) });
     }
     let mut lists: Vec<(u64, Vec<u32>)> = Vec::new();
     for (id, list) in parsed::<BTreeMap<String, Vec<u32>>>(source, content)? {
@@ -261,13 +263,7 @@ fn from_npz(content: &[u8]) -> Outcome<Lists> {
     let hold_out = hold_out.into_iter().map(sample).collect::<Outcome<_>>()?;
     let overlaps = if has("overlaps") { arrays.integers("overlaps")?.first().copied().unwrap_or_default() } else { 0 };
     let samples = if has("samples") { arrays.integers("samples")?.first().and_then(|n| u64::try_from(*n).ok()) } else { None };
-    Ok(Lists {
-        clients: train,
-        tests: Some(test),
-        hold_out,
-        overlaps: u64::try_from(overlaps).unwrap_or_default(),
-        of: (samples, None),
-    })
+    Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps: u64::try_from(overlaps).unwrap_or_default(), of: (samples, None) })
 }
 
 #[cfg(test)]
@@ -310,7 +306,7 @@ mod tests {
             (r#"{"clients": []}"#, "has no clients"),
             (r#"{"clients": [{"train": [0, 1, 2]}], "samples": 5620}"#, "is a partition of 5620 samples, but the data set has 3 samples"),
             (r#"{"clients": [{"train": [0, 1, 2]}], "classes": 1}"#, "is a partition of 1 class, but the data set has 3 classes"),
-            (r#"{"clients": [{"train": [0]}], "format": "pflpipe-partition-2"}"#, "is of the format \"pflpipe-partition-2\", but this"),
+            (r#"{"clients": [{"train": [0]}], "format": "pflpipe-partition-2"}"#, "is of the format `pflpipe-partition-2`, but this"),
             (r#"{"clients": [{"train": [0, "x"]}]}"#, "invalid type: string \"x\", expected u32 at line 1 column 30"),
             ("[[0, 1], [-2]]", "invalid value: integer `-2`, expected u32 at line 1"),
             (r#"{"first": [0, 1]}"#, "has a client `first`, but clients are numbers"),

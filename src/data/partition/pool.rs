@@ -5,8 +5,8 @@
 use super::super::params::Params;
 use super::known;
 use super::population::Population;
-use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::Outcome;
+use crate::base::random::{Purpose, shuffle, stream};
 
 /// Which samples are given out.
 pub(super) const POOLS: &[(&str, &str)] = &[
