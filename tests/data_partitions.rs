@@ -473,3 +473,19 @@ fn what_a_split_fails_for_is_named() {
         "`hold_out: 0.001` is less than half a sample of each class, so that no test set is held out [choose a greater `hold_out`]"
     );
 }
+
+#[test]
+fn faults_of_groups_speak_of_all_of_them() {
+    let groups = Groups { what: "party".into(), names: vec!["a".into(), "b".into()], of: vec![0, 0, 0, 1, 1] };
+    let population = Population { groups: Some(&groups), ..Population::of_labels(&[0, 1, 0, 1, 0], 2) };
+    let fault = |setting: Value| make("natural", &population, &setting).expect_err("infeasible");
+    let few = fault(json!({"train_ratio": 0.3}));
+    assert!(few.what.contains("client 1 has 2 samples, of which `train_ratio` 0.3 leaves none for training"), "{few}");
+    assert!(few.help.expect("help").contains("a `train_ratio` of at least 0.5"));
+    let more = fault(json!({"clients": 3}));
+    assert!(more.what.contains("3 clients need as many parties, but there are 2 parties"), "{more}");
+    let classes = fault(json!({"least_classes": 3}));
+    assert_eq!(classes.what, "`least_classes` is 3, but the data set has 2 classes");
+    let none = fault(json!({"least_classes": 2, "least_samples": 4, "variant": "clean"}));
+    assert!(none.what.contains("there is no party with enough samples and classes"), "{none}");
+}

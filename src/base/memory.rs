@@ -5,13 +5,17 @@ use super::text::bytes;
 use super::{Fault, Outcome};
 use std::sync::OnceLock;
 
-/// The memory of this machine in bytes; the greatest number where it is unknown.
+/// The memory of this machine in bytes, or what the group of this process may have of it (a container, a batch job); the greatest
+/// number where it is unknown.
 #[must_use]
 pub fn total() -> u64 {
     static TOTAL: OnceLock<u64> = OnceLock::new();
     *TOTAL.get_or_init(|| {
         let memory = sysinfo::RefreshKind::nothing().with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram());
-        sysinfo::System::new_with_specifics(memory).map_or(u64::MAX, |system| system.total_memory().max(1))
+        sysinfo::System::new_with_specifics(memory).map_or(u64::MAX, |system| {
+            let group = system.cgroup_limits().map(|limits| limits.total_memory).filter(|limit| *limit > 0);
+            system.total_memory().min(group.unwrap_or(u64::MAX)).max(1)
+        })
     })
 }
 

@@ -101,6 +101,10 @@ fn read_checked(
                 }
                 Ok((item, picture))
             };
+            // One by one, and once more as they are kept.
+            let known = found.first_key_value().map_or(0, |(_, first)| first.bytes.len());
+            let numel = form.size.map_or(known, |size| form.channels * size * size) as u64;
+            request.room((found.len() + waiting.len()) as u64, 2 * numel, less)?;
             for made in std::mem::take(waiting).into_par_iter().map(one).collect::<Outcome<Vec<_>>>()? {
                 let (item, picture) = made;
                 if form.size.is_none()
@@ -113,9 +117,7 @@ fn read_checked(
                 size.get_or_insert(picture.width);
                 found.insert(item, picture);
             }
-            // Beside the pictures one after the other, and once more as they are kept.
-            let numel = found.first_key_value().map_or(0, |(_, first)| first.bytes.len() as u64);
-            request.room(found.len() as u64, 2 * numel, less)
+            Ok(())
         };
         let is = |path: &str| is_picture(path) && place_of(path).is_some();
         place.each(&Wanted { name: &is, most: GREATEST }, &mut |path, content| {

@@ -1,7 +1,7 @@
 //! Data that are drawn: FedProx's synthetic(alpha, beta), and NIID-Bench's FCUBE. No files are needed.
 
 use super::Shape;
-use super::assemble::{Rows, of_floats};
+use super::assemble::{Drawn, Rows};
 use super::dataset::Dataset;
 use super::partition::portable::{exp, gauss, ln};
 use super::registry::{Request, room};
@@ -16,9 +16,11 @@ const CLASSES: usize = 10;
 /// The most users, and their number when nobody says it.
 const MOST: u64 = 100_000;
 const USERS: u64 = 30;
-/// Bytes that a number takes on its way: as it is drawn, and as it is kept. And what a sample's label and group take.
-const NUMBER: u64 = 8;
-const ROW: u64 = 48;
+/// Bytes that a number takes, and what a sample's label and the name of its group take.
+const NUMBER: u64 = 4;
+const ROW: u64 = 60;
+const SHAPE: Shape = Shape { channels: DIMENSION, height: 1, width: 1 };
+const CUBE: Shape = Shape { channels: 3, height: 1, width: 1 };
 /// A standard deviation; beyond such numbers samples are not finite.
 const DEVIATION: Type = Type::Float { min: Bound::Incl(0.0), max: Bound::Incl(1e30) };
 /// What there is to do about more than fits this machine.
@@ -77,7 +79,7 @@ pub(super) fn rules(name: &str, params: &Map<String, Value>) -> Option<Breach> {
 
 /// FedProx's synthetic data: 60 inputs, 10 classes, a linear model a user. Users are the groups.
 pub(super) fn fedprox(request: &Request<'_>) -> Outcome<Dataset> {
-    let number = |name: &str| Ok::<_, crate::base::Fault>(request.params.number(name, -f64::MIN_POSITIVE, None)?.unwrap_or(1.0));
+    let number = |name: &str| Ok::<_, crate::base::Fault>(request.params.number(name, -f64::MIN_POSITIVE, Some(1e31))?.unwrap_or(1.0));
     let (alpha, beta, iid) = (number("alpha")?, number("beta")?, request.params.flag("iid", false)?);
     let users = request.params.integer("users", 1, MOST)?.unwrap_or(USERS);
     let seed = request.params.integer("seed", 0, u64::MAX)?.unwrap_or(0);
@@ -90,7 +92,7 @@ pub(super) fn fedprox(request: &Request<'_>) -> Outcome<Dataset> {
     let all = total(users, seed);
     request.room(all, DIMENSION as u64 * NUMBER + ROW, FEWER_USERS)?;
     let mut rows = Rows { what: "user", ..Rows::default() };
-    let mut values = Vec::with_capacity(usize::try_from(all).unwrap_or_default().saturating_mul(DIMENSION));
+    let mut values = Drawn::new(usize::try_from(all).unwrap_or_default(), SHAPE);
     for user in 0..users {
         request.go_on()?;
         let mut rng = stream(seed, Purpose::Noise, user, 0, 0);
@@ -106,11 +108,11 @@ pub(super) fn fedprox(request: &Request<'_>) -> Outcome<Dataset> {
             let best = (0..CLASSES).rev().max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or_default();
             rows.labels.push(best as u32);
             rows.groups.push(user.to_string());
-            values.extend(x.iter().map(|&x| x as f32));
+            values.extend(x);
         }
     }
     rows.train = rows.labels.len();
-    of_floats(request.name, Shape { channels: DIMENSION, height: 1, width: 1 }, CLASSES, &values, rows, request.origin())
+    values.finish(request.name, SHAPE, CLASSES, rows, request.origin())
 }
 
 pub(super) fn fcube_fields() -> Vec<Field> {
@@ -125,14 +127,14 @@ pub(super) fn fcube(request: &Request<'_>) -> Outcome<Dataset> {
     let samples = request.params.count("samples", 8)?.unwrap_or(4_000);
     request.room(samples as u64, 3 * NUMBER + ROW, FEWER_POINTS)?;
     let mut rng = stream(request.params.integer("seed", 0, u64::MAX)?.unwrap_or(0), Purpose::Noise, 0, 0, 0);
-    let (mut values, mut rows) = (Vec::new(), Rows { what: "party", train: samples, ..Rows::default() });
+    let (mut values, mut rows) = (Drawn::new(samples, CUBE), Rows { what: "party", train: samples, ..Rows::default() });
     for sample in 0..samples {
         request.go_on_at(sample)?;
         let point: [f64; 3] = std::array::from_fn(|_| 2.0 * unit(&mut rng) - 1.0);
         let octant = point.iter().fold(0, |octant, x| 2 * octant + u32::from(*x > 0.0));
         rows.labels.push(u32::from(point[0] > 0.0));
         rows.groups.push(octant.min(7 - octant).to_string());
-        values.extend(point.map(|x| x as f32));
+        values.extend(point);
     }
-    of_floats(request.name, Shape { channels: 3, height: 1, width: 1 }, 2, &values, rows, request.origin())
+    values.finish(request.name, CUBE, 2, rows, request.origin())
 }
