@@ -311,6 +311,8 @@ fn what_a_known_data_set_cannot_give_is_found_before_it_is_read() {
         nothing(&of(5));
     }
     nothing(&digits("kind: pathological, clients: 2, balance: true"));
+    one(&digits("kind: power-law, variant: clean, clients: 8"), 3, &["8 clients of two neighboring classes each cannot hold all 10"]);
+    nothing(&digits("kind: power-law, variant: clean, clients: 9"));
     let held = |fraction: f64| digits(&format!("kind: iid, clients: 4, test: hold-out, hold_out: {fraction}"));
     one(&held(0.0008), 3, &["`hold_out: 0.0008` is less than half a sample of each class", "[choose a greater `hold_out`]"]);
     nothing(&held(0.001));
@@ -340,7 +342,17 @@ fn what_fits_no_machine_is_refused() {
     let said = of("name: ag-news, length: 100000", IID, "kind: fasttext");
     // A quarter of a terabyte of news is more than most machines have.
     assert!(said.is_empty() || said[0].contains("data set `ag-news` of 127600 samples needs at least"), "{said:#?}");
-    one(&of("name: synthetic, alpha: 1.0e+308", "kind: natural", "kind: logistic"), 2, &["alpha"]);
-    one(&split("kind: dirichlet, clients: 4, alpha: 1.0e+308"), 3, &["alpha"]);
-    one(&split("kind: mixture, clients: 4, sizes: lognormal, size_sigma: 1000"), 3, &["size_sigma"]);
+    let large = "with which samples are drawn that are not finite";
+    one(
+        &of("name: synthetic, alpha: 1.0e+308", "kind: natural", "kind: logistic"),
+        2,
+        &["`alpha` is 1e308, ", large, "[choose at most 1e30]"],
+    );
+    let large = "with which numbers are drawn that are not finite";
+    one(&split("kind: dirichlet, clients: 4, alpha: 1.0e+308"), 3, &["`alpha` is 1e308, ", large, "[choose at most 1e100]"]);
+    one(
+        &split("kind: mixture, clients: 4, sizes: lognormal, size_sigma: 1000"),
+        3,
+        &["`size_sigma` is 1e3, ", large, "[choose at most 1e2]"],
+    );
 }

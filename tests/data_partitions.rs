@@ -66,7 +66,7 @@ fn the_rules_of_fedml_fedlab_niid_bench_and_profed_are_reproduced_index_for_inde
         assert_eq!(json!(sizes), golden["sizes"], "{setting}");
         assert_eq!(json!(partition.clients()[0].train[..5]), golden["first"], "{setting}");
         assert_eq!(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>(), golden["sha256"], "{setting}");
-        let manifest = partition.manifest(&labels).expect("fits");
+        let manifest = partition.manifest(population.labels).expect("fits");
         assert_eq!(manifest.disjoint, kind != "regions" || partition.flags().overlaps == 0, "{setting}");
         count += 1;
     }

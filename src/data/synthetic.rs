@@ -5,9 +5,9 @@ use super::assemble::{Drawn, Rows};
 use super::dataset::Dataset;
 use super::partition::portable::{exp, gauss, ln};
 use super::registry::{Request, room};
-use crate::base::Outcome;
 use crate::base::random::{Purpose, stream, unit};
-use crate::spec::catalog::{Bound, Field, Type, When};
+use crate::base::{Fault, Outcome};
+use crate::spec::catalog::{Field, Type, When};
 use crate::spec::rules::Breach;
 use serde_json::{Map, Value};
 
@@ -21,8 +21,8 @@ const NUMBER: u64 = 4;
 const ROW: u64 = 60;
 const SHAPE: Shape = Shape { channels: DIMENSION, height: 1, width: 1 };
 const CUBE: Shape = Shape { channels: 3, height: 1, width: 1 };
-/// A standard deviation; beyond such numbers samples are not finite.
-const DEVIATION: Type = Type::Float { min: Bound::Incl(0.0), max: Bound::Incl(1e30) };
+/// The greatest standard deviation with which samples are finite.
+const DEVIATION: f64 = 1e30;
 /// What there is to do about more than fits this machine.
 const FEWER_USERS: &str = "choose fewer `users`, or use a machine with more memory";
 const FEWER_POINTS: &str = "choose fewer `samples`, or use a machine with more memory";
@@ -31,10 +31,15 @@ const COUNTED: u64 = 1000;
 
 pub(super) fn fields() -> Vec<Field> {
     vec![
-        Field::with("alpha", DEVIATION, 1.0, "How much the users' models differ, unless `iid`: the standard deviation of their mean.")
-            .from("alpha", "FedProx")
-            .read_with("iid", When::Is(&["false"])),
-        Field::with("beta", DEVIATION, 1.0, "How much the users' inputs differ: the standard deviation of their mean.")
+        Field::with(
+            "alpha",
+            Type::non_negative(),
+            1.0,
+            "How much the users' models differ, unless `iid`: the standard deviation of their mean.",
+        )
+        .from("alpha", "FedProx")
+        .read_with("iid", When::Is(&["false"])),
+        Field::with("beta", Type::non_negative(), 1.0, "How much the users' inputs differ: the standard deviation of their mean.")
             .from("beta", "FedProx"),
         Field::with("iid", Type::Bool, false, "One model and one law of the inputs for all users."),
         Field::with("users", Type::Int { min: 1, max: MOST as i64 }, USERS as i64, "The number of users.").from("", "FedML"),
@@ -66,6 +71,12 @@ pub(super) fn rules(name: &str, params: &Map<String, Value>) -> Option<Breach> {
     let whole = |name: &str| params.get(name).and_then(Value::as_u64);
     match name {
         "synthetic" => {
+            for name in ["alpha", "beta"] {
+                if let Some(found) = params.get(name).and_then(Value::as_f64).filter(|found| *found > DEVIATION) {
+                    let fault = Fault::stage(format!("`{name}` is {found:e}, with which samples are drawn that are not finite"));
+                    return Some(Breach::new(name, fault.help(format!("choose at most {DEVIATION:e}"))));
+                }
+            }
             // At least 50 samples each; only where that may not fit are they counted.
             let users = whole("users").filter(|users| (COUNTED..=MOST).contains(users))?;
             room(name, total(users, whole("seed").unwrap_or(0)), DIMENSION as u64 * NUMBER + ROW, FEWER_USERS)
@@ -79,7 +90,8 @@ pub(super) fn rules(name: &str, params: &Map<String, Value>) -> Option<Breach> {
 
 /// FedProx's synthetic data: 60 inputs, 10 classes, a linear model a user. Users are the groups.
 pub(super) fn fedprox(request: &Request<'_>) -> Outcome<Dataset> {
-    let number = |name: &str| Ok::<_, crate::base::Fault>(request.params.number(name, -f64::MIN_POSITIVE, Some(1e31))?.unwrap_or(1.0));
+    let number =
+        |name: &str| Ok::<_, crate::base::Fault>(request.params.number(name, -f64::MIN_POSITIVE, Some(10.0 * DEVIATION))?.unwrap_or(1.0));
     let (alpha, beta, iid) = (number("alpha")?, number("beta")?, request.params.flag("iid", false)?);
     let users = request.params.integer("users", 1, MOST)?.unwrap_or(USERS);
     let seed = request.params.integer("seed", 0, u64::MAX)?.unwrap_or(0);

@@ -19,7 +19,7 @@ const LEAST: usize = 10;
 
 pub(super) fn alpha_field(default: f64) -> Field {
     let doc = "Concentration: the smaller, the more the clients differ. Above 0.";
-    Field::with("alpha", super::rules::CONCENTRATION, default, doc).from("alpha", "PFLlib")
+    Field::with("alpha", Type::positive(), default, doc).from("alpha", "PFLlib")
 }
 
 pub(super) fn fields() -> Vec<Field> {

@@ -12,18 +12,13 @@ use super::request::Request;
 use super::{Drawn, Partition, iid};
 use crate::base::Outcome;
 use crate::base::random::{Purpose, stream};
-use crate::spec::catalog::{Bound, Field, Type};
+use crate::spec::catalog::{Field, Type};
 use serde_json::{Map, Value};
 
 pub(super) fn fields() -> Vec<Field> {
     vec![
-        Field::with(
-            "noise",
-            Type::Float { min: Bound::Excl(0.0), max: Bound::Incl(1e6) },
-            0.1,
-            "Standard deviation of the last client's noise; a pixel's range is 0 to 1. Above 0.",
-        )
-        .from("sigma", "NIID-Bench"),
+        Field::with("noise", Type::positive(), 0.1, "Standard deviation of the last client's noise; a pixel's range is 0 to 1. Above 0.")
+            .from("sigma", "NIID-Bench"),
     ]
 }
 

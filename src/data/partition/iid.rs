@@ -33,7 +33,7 @@ pub(super) fn fields() -> Vec<Field> {
         .read_with("variant", When::Is(&["clean"])),
         Field::with(
             "size_alpha",
-            super::rules::CONCENTRATION,
+            Type::positive(),
             1.0,
             "`clean` with `balance: false` only: client sizes are proportional to a symmetric Dirichlet draw with this parameter.",
         )

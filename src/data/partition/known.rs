@@ -16,6 +16,7 @@ pub fn rules(params: &Map<String, Value>, data: Option<&Facts>) -> Vec<Breach> {
     breaches.extend(balance(rule, params).err().map(|fault| Breach::new("balance", fault)));
     breaches.extend(limits(params).err().map(|fault| Breach::new("most_samples", fault)));
     breaches.extend(test(params).err().map(|fault| Breach::new("test", fault)));
+    breaches.extend(too_large(params));
     breaches.extend(split(rule, params).err().map(|fault| Breach::new("most_samples", fault)));
     if rule.has == Has::Split {
         breaches.extend(regions::rules(params, data.map(|data| data.classes)));
@@ -25,6 +26,20 @@ pub fn rules(params: &Map<String, Value>, data: Option<&Facts>) -> Vec<Breach> {
     }
     breaches.extend(data.map(|data| of_data(rule, params, data)).unwrap_or_default());
     breaches
+}
+
+/// The greatest values with which draws and their sums are finite.
+const GREATEST: [(&str, f64); 6] =
+    [("alpha", 1e100), ("beta", 1e100), ("size_alpha", 1e100), ("size_sigma", 100.0), ("sigma", 100.0), ("noise", 1e6)];
+
+/// Numbers with which a draw would be none.
+pub(super) fn too_large(params: &Map<String, Value>) -> Vec<Breach> {
+    let breach = |&(name, most): &(&str, f64)| {
+        let found = params.get(name).and_then(Value::as_f64).filter(|found| *found > most)?;
+        let fault = Fault::stage(format!("`{name}` is {found:e}, with which numbers are drawn that are not finite"));
+        Some(Breach::new(name, fault.help(format!("choose at most {most:e}"))))
+    };
+    GREATEST.iter().filter_map(breach).collect()
 }
 
 /// Refuses a seed that numpy's generator does not take.
@@ -173,7 +188,7 @@ fn of_data(rule: &Rule, params: &Map<String, Value>, data: &Facts) -> Vec<Breach
     let procedure = rule.procedure(params.get("variant").and_then(Value::as_str));
     let covers = match rule.name {
         // PFLlib's leaves classes out.
-        "pathological" => procedure == Procedure::Clean,
+        "pathological" | "label-count" => procedure == Procedure::Clean,
         name => name == "extended-dirichlet",
     };
     // With a part of the samples held out a class may have none left.
@@ -182,6 +197,11 @@ fn of_data(rule: &Rule, params: &Map<String, Value>, data: &Facts) -> Vec<Breach
         breaches.extend(covered(clients, each, data.classes).err().map(|fault| Breach::new("clients", fault)));
     }
     let mut breach = |path: &str, what: String, help: &str| breaches.push(Breach::new(path, Fault::stage(what).help(help)));
+    let held_out = params.get("hold_out").and_then(Value::as_f64).unwrap_or_default() > 0.0;
+    if rule.name == "power-law" && procedure == Procedure::Clean && data.full && !held_out && clients + 1 < classes {
+        let what = format!("infeasible: {clients} clients of two neighboring classes each cannot hold all {classes} classes");
+        breach("clients", what, "choose more clients");
+    }
     if rule.name == "power-law" && procedure == Procedure::Fedml && !clients.is_multiple_of(classes.max(1)) {
         let what = format!("infeasible: {clients} clients are no multiple of the {classes} classes");
         breach("clients", what, "choose a multiple, or `variant: clean`");

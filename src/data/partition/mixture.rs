@@ -10,7 +10,6 @@ use super::numpy::Legacy;
 use super::portable::{exp, gauss, ln_gamma_draw};
 use super::quantity::dirichlet_weights;
 use super::request::Request;
-use super::rules::{CONCENTRATION, SPREAD};
 use super::{Drawn, Flags, deal};
 use crate::base::random::{Purpose, Stream, shuffle, stream, unit};
 use crate::base::{Fault, Outcome};
@@ -26,13 +25,13 @@ const LEAST: f64 = 10.0;
 
 pub(super) fn fields() -> Vec<Field> {
     vec![
-        Field::with("alpha", CONCENTRATION, 0.3, "Concentration of the mixtures: the smaller, the fewer classes a client has. Above 0.")
+        Field::with("alpha", Type::positive(), 0.3, "Concentration of the mixtures: the smaller, the fewer classes a client has. Above 0.")
             .from("dir_alpha", "FedLab's examples"),
         Field::with("sizes", Type::Choice(SIZES), "equal", "How many samples the clients get."),
-        Field::with("size_sigma", SPREAD, 0.3, "`sizes: lognormal` only: the standard deviation of the logarithm of the sizes.")
+        Field::with("size_sigma", Type::positive(), 0.3, "`sizes: lognormal` only: the standard deviation of the logarithm of the sizes.")
             .from("unbalance_sgm", "FedLab's examples")
             .read_with("sizes", When::Is(&["lognormal"])),
-        Field::with("size_alpha", CONCENTRATION, 1.0, "`sizes: dirichlet` only: the concentration of the sizes.")
+        Field::with("size_alpha", Type::positive(), 1.0, "`sizes: dirichlet` only: the concentration of the sizes.")
             .read_with("sizes", When::Is(&["dirichlet"])),
         Field::with(
             "corrected",

@@ -10,15 +10,15 @@ use super::request::Request;
 use super::{Drawn, Flags, deal};
 use crate::base::random::{Purpose, Stream, shuffle, stream, unit};
 use crate::base::{Fault, Outcome};
-use crate::spec::catalog::Field;
+use crate::spec::catalog::{Field, Type};
 use std::collections::BTreeMap;
 
 pub(super) fn fields() -> Vec<Field> {
     let source = "TensorFlow Federated";
     vec![
-        Field::with("alpha", super::rules::CONCENTRATION, 0.1, "Concentration of a client's mixture of coarse classes. Above 0.")
+        Field::with("alpha", Type::positive(), 0.1, "Concentration of a client's mixture of coarse classes. Above 0.")
             .from("alpha", source),
-        Field::with("beta", super::rules::CONCENTRATION, 10.0, "Concentration of a client's mixture within a coarse class. Above 0.")
+        Field::with("beta", Type::positive(), 10.0, "Concentration of a client's mixture within a coarse class. Above 0.")
             .from("beta", source),
     ]
 }

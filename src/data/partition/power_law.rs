@@ -11,7 +11,7 @@ use super::request::Request;
 use super::{Drawn, Flags, deal};
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome};
-use crate::spec::catalog::Field;
+use crate::spec::catalog::{Field, Type};
 
 const SLOTS: usize = 2;
 /// What a client takes of each of its classes first.
@@ -19,7 +19,7 @@ const FIRST: usize = 5;
 
 pub(super) fn fields() -> Vec<Field> {
     let doc = "Spread of the log-normal law: the standard deviation of the logarithm. Above 0.";
-    vec![Field::with("sigma", super::rules::SPREAD, 2.0, doc).from("sigma", "FedProx")]
+    vec![Field::with("sigma", Type::positive(), 2.0, doc).from("sigma", "FedProx")]
 }
 
 pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, rng: Option<&mut Legacy>) -> Outcome<Drawn> {

@@ -18,7 +18,7 @@ const LEAST: usize = 10;
 
 pub(super) fn fields() -> Vec<Field> {
     vec![
-        Field::with("beta", super::rules::CONCENTRATION, 0.5, "Concentration of the sizes: the smaller, the more they differ. Above 0.")
+        Field::with("beta", Type::positive(), 0.5, "Concentration of the sizes: the smaller, the more they differ. Above 0.")
             .from("beta", "NIID-Bench"),
         Field::optional(
             "max_attempts",

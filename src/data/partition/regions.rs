@@ -32,7 +32,7 @@ pub(super) fn fields() -> Vec<Field> {
         Field::with("regions", Type::at_least(1), 3, "The number of regions; the clients are dealt to them evenly, in order.")
             .from("", "ProFed"),
         Field::with("skew", Type::Choice(SKEWS), "hard", "How the regions differ.").from("", "ProFed"),
-        Field::with("alpha", super::rules::CONCENTRATION, 0.5, "`skew: dirichlet` only: the concentration. Above 0.")
+        Field::with("alpha", Type::positive(), 0.5, "`skew: dirichlet` only: the concentration. Above 0.")
             .from("alpha", "ProFed")
             .read_with("skew", When::Is(&["dirichlet"])),
         Field::optional(

@@ -67,9 +67,6 @@ impl<'a> Request<'a> {
             Has::All | Has::Split => params.required("clients", clients)?,
             Has::Groups | Has::Lists => clients.or(groups.map(|(all, _)| all.names.len())).unwrap_or(1),
         };
-        // One number for each client and class at least, in what the manifest says of it.
-        let table = (clients as u64).saturating_mul(classes as u64).saturating_mul(8);
-        memory::demand_or(table, &format!("a partition of {clients} clients and {classes} classes"), "choose fewer clients")?;
         let ratio = params.number("train_ratio", 0.0, Some(1.0))?.unwrap_or(0.75);
         let least = params.count("least_samples", 1)?;
         let mut by_class = vec![Vec::new(); classes];
@@ -116,6 +113,9 @@ impl<'a> Request<'a> {
             let what = format!("`clients` is {clients}, but {}", request.there());
             return Err(Fault::stage(what).help(request.help(&["at most as many clients as there are samples"])));
         }
+        // One number for each client and class at least, in what the manifest says of it.
+        let table = (clients as u64).saturating_mul(classes as u64).saturating_mul(8);
+        memory::demand_or(table, &format!("a partition of {clients} clients and {classes} classes"), "choose fewer clients")?;
         match request.least {
             Some(least) if rule.has == Has::All => request.feasible(least).map(|()| request),
             _ => Ok(request),

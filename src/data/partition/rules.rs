@@ -250,11 +250,6 @@ fn fields(rule: &Rule) -> Vec<Field> {
     all
 }
 
-/// A concentration; beyond such numbers sums of draws are not finite.
-pub(super) const CONCENTRATION: Type = Type::Float { min: Bound::Excl(0.0), max: Bound::Incl(1e100) };
-/// The standard deviation of a logarithm; beyond such numbers draws are not finite.
-pub(super) const SPREAD: Type = Type::Float { min: Bound::Excl(0.0), max: Bound::Incl(100.0) };
-
 /// The ratio of the split; some rules also take from it how many samples a client has at least, where nobody says that.
 fn train_ratio(rule: &Rule) -> Field {
     let ratio = Field::with(
@@ -327,6 +322,9 @@ pub fn build_from(kind: &str, params: &Map<String, Value>, population: &Populati
     }
     if population.superclasses.len() != if population.superclasses.is_empty() { 0 } else { population.classes } {
         return Err(Fault::stage("the superclasses are not those of the classes"));
+    }
+    if let Some(breach) = known::too_large(params.map()).into_iter().next() {
+        return Err(breach.fault);
     }
     let pool = Pool::of(&params, population)?;
     let labels: Vec<u32> = pool.pick(population.labels);
