@@ -262,3 +262,97 @@ fn conditions_are_about_parameters_that_are_there() {
     catalog(&pflpipe::algorithms::all()).kinds().iter().for_each(|kind| visit(&kind.shape, kind.name, &mut count));
     assert!(count > 30, "{count}");
 }
+
+#[test]
+fn what_a_known_data_set_cannot_give_is_found_before_it_is_read() {
+    let at = |data: &str, split: &str| of(data, split, "kind: logistic");
+    let digits = |split: &str| of(DIGITS, split, MLP);
+    let limit = |data: &str| at(data, IID);
+    one(&limit("name: optdigits, limit: 5621"), 2, &["`limit` is 5621, but data set `optdigits` has 5620 samples", "[choose at most 5620"]);
+    nothing(&limit("name: optdigits, limit: 5620"));
+    one(&limit("name: fcube, samples: 40, limit: 41"), 2, &["data set `fcube` has 40 samples"]);
+    nothing(&limit("name: mnist, limit: 99999, verify: false"));
+    // An original test set.
+    let train = "kind: iid, clients: 4, pool: train";
+    let original = "kind: iid, clients: 4, test: original";
+    for data in ["name: semeion", "name: fcube", "name: optdigits, limit: 3823", "name: synthetic"] {
+        one(&at(data, train), 3, &["`pool: train` needs an original test set, but the data set has none", "[use `hold_out`"]);
+        one(&at(data, original), 3, &["`test: original` needs an original test set, but the data set has none", "[use `test: split`"]);
+    }
+    for data in ["name: optdigits, limit: 3824", "name: optdigits", "name: mnist", OWN] {
+        nothing(&at(data, train));
+        nothing(&at(data, original));
+    }
+    // Groups and classes.
+    one(
+        &at("name: fcube", "kind: natural, clients: 5"),
+        3,
+        &["5 clients need as many groups, but the data set has 4", "[choose at most 4"],
+    );
+    nothing(&at("name: fcube", "kind: natural, clients: 4"));
+    one(&at("name: synthetic, users: 7", "kind: natural, clients: 8"), 3, &["but the data set has 7"]);
+    one(
+        &at("name: fcube", "kind: natural, least_classes: 3"),
+        3,
+        &["`least_classes` is 3, but the data set has 2 classes", "[choose 1 to 2"],
+    );
+    nothing(&at("name: fcube", "kind: natural, least_classes: 2"));
+    one(&digits("kind: imported"), 3, &["the data set came without clients", "[say which `file`"]);
+    nothing(&digits("kind: imported, file: lists.json"));
+    nothing(&split("kind: imported"));
+    // Room for every class, for a test set, and for both sides of a split.
+    for kind in ["kind: pathological, variant: clean", "kind: extended-dirichlet", "kind: extended-dirichlet, variant: clean"] {
+        let of = |n: usize| digits(&format!("{kind}, clients: {n}"));
+        one(
+            &of(4),
+            3,
+            &["4 clients of 2 classes each cannot hold all 10 classes", "[choose more clients or a greater `classes_per_client`]"],
+        );
+        nothing(&of(5));
+    }
+    nothing(&digits("kind: pathological, clients: 2, balance: true"));
+    one(&digits("kind: power-law, variant: clean, clients: 8"), 3, &["8 clients of two neighboring classes each cannot hold all 10"]);
+    nothing(&digits("kind: power-law, variant: clean, clients: 9"));
+    let held = |fraction: f64| digits(&format!("kind: iid, clients: 4, test: hold-out, hold_out: {fraction}"));
+    one(&held(0.0008), 3, &["`hold_out: 0.0008` is less than half a sample of each class", "[choose a greater `hold_out`]"]);
+    nothing(&held(0.001));
+    let most = |more: &str| split(&format!("kind: iid, clients: 4, {more}"));
+    one(&most("most_samples: 1"), 3, &["`most_samples` is 1, of which `train_ratio` 0.75 leaves a client none for training"]);
+    one(&most("most_samples: 4, train_ratio: 0.2"), 3, &["`most_samples` is 4, of which `train_ratio` 0.2"]);
+    nothing(&most("most_samples: 2"));
+    nothing(&most("most_samples: 1, variant: clean"));
+}
+
+#[test]
+fn a_padding_needs_no_words() {
+    let net = |data: &str, net: &str| of(data, IID, net);
+    for kind in ["fasttext", "textcnn", "lstm", "rnn", "rnn-stackoverflow"] {
+        nothing(&net("name: amazon-sentences", &format!("kind: {kind}, padding: 5")));
+        nothing(&net(OWN, &format!("kind: {kind}, padding: 70000")));
+    }
+    one(
+        &net("name: amazon-sentences", "kind: lstm, padding: 1907"),
+        4,
+        &["`padding` is 1907, but the words of the data set are 0 to 1906", "[leave `padding` out]"],
+    );
+}
+
+#[test]
+fn what_fits_no_machine_is_refused() {
+    let said = of("name: ag-news, length: 100000", IID, "kind: fasttext");
+    // A quarter of a terabyte of news is more than most machines have.
+    assert!(said.is_empty() || said[0].contains("data set `ag-news` of 127600 samples needs at least"), "{said:#?}");
+    let large = "with which samples are drawn that are not finite";
+    one(
+        &of("name: synthetic, alpha: 1.0e+308", "kind: natural", "kind: logistic"),
+        2,
+        &["`alpha` is 1e308, ", large, "[choose at most 1e30]"],
+    );
+    let large = "with which numbers are drawn that are not finite";
+    one(&split("kind: dirichlet, clients: 4, alpha: 1.0e+308"), 3, &["`alpha` is 1e308, ", large, "[choose at most 1e100]"]);
+    one(
+        &split("kind: mixture, clients: 4, sizes: lognormal, size_sigma: 1000"),
+        3,
+        &["`size_sigma` is 1e3, ", large, "[choose at most 1e2]"],
+    );
+}

@@ -235,3 +235,63 @@ fn noise_is_exported_and_unknown_settings_and_added_sets_are_told() {
     assert!(unknown.err.contains("`optdigit`") && unknown.err.contains("did you mean `optdigits`?"), "{}", unknown.err);
     assert!(!unknown.err.contains("parameter"), "{}", unknown.err);
 }
+
+#[test]
+fn index_lists_are_shown_and_exported_as_they_are() {
+    let space = space();
+    let dir = space.path();
+    ok(dir, &["partition", "export", "p.yaml", "split[alpha=0.1]", "-o", "split.json"]);
+    ok(dir, &["partition", "export", "p.yaml", "split[alpha=0.1]", "--format", "npz", "-o", "split.npz"]);
+    ok(dir, &["partition", "export", "split.json", "--format", "npz", "-o", "again.npz"]);
+    assert_eq!(std::fs::read(dir.join("again.npz")).expect("written"), std::fs::read(dir.join("split.npz")).expect("written"));
+    ok(dir, &["partition", "export", "split.json", "-o", "again.json"]);
+    assert_eq!(std::fs::read(dir.join("again.json")).expect("written"), std::fs::read(dir.join("split.json")).expect("written"));
+    let refused = |args: &[&str], code: i32, said: &str| {
+        let done = run(dir, args);
+        assert!(done.code == code && done.err.contains(said), "{args:?}: {} {}", done.code, done.err);
+    };
+    refused(&["partition", "export", "split.json", "--format", "pfllib", "-o", "pfl"], 2, "has no samples, which `--format pfllib` writes");
+    refused(&["partition", "show", "split.npz"], 2, "do not say what the classes of the samples are");
+    refused(&["partition", "show", "split.json", "split"], 2, "is one partition and has no stage `split`");
+    for plain in [r#"[[0, 1], [2, 3]]"#, r#"{"0": [0], "1": [1]}"#, r#"{"clients": [{"train": [0, 1]}]}"#] {
+        std::fs::write(dir.join("x_list.json"), plain).expect("a temporary file");
+        refused(&["partition", "show", "x_list.json"], 4, "has no manifest of a partition");
+        refused(&["partition", "export", "x_list.json", "-o", "y.json"], 4, "`kind: imported` and `file`");
+    }
+    for plain in ["7", "null", "\"a\"", ""] {
+        std::fs::write(dir.join("x_list.json"), plain).expect("a temporary file");
+        refused(&["partition", "show", "x_list.json"], 4, "is neither npz nor json of index lists");
+    }
+    refused(&["partition", "show", "gone.json"], 4, "there is no file `gone.json`");
+    let mut twice: Value = serde_json::from_slice(&std::fs::read(dir.join("split.json")).expect("written")).expect("json");
+    twice["clients"][0]["train"][0] = twice["clients"][1]["train"][0].clone();
+    std::fs::write(dir.join("twice.json"), twice.to_string()).expect("a temporary file");
+    refused(&["partition", "show", "twice.json"], 4, "to client 0 and to client 1");
+    let other =
+        "stages:\n  data: {dataset: {name: optdigits, limit: 5000}}\n  split: {partition: {data: data, kind: imported, file: FILE}}\n";
+    for file in ["split.json", "split.npz"] {
+        std::fs::write(dir.join("other.yaml"), other.replace("FILE", file)).expect("a temporary file");
+        refused(&["--data", ".", "partition", "show", "other.yaml"], 4, "is a partition of 5620 samples, but the data set has 5000");
+    }
+}
+
+#[test]
+fn data_that_do_not_fit_the_memory_are_refused_and_long_ones_stop() {
+    let space = space();
+    let dir = space.path();
+    let text = |data: &str| format!("stages:\n  data: {{dataset: {{name: synthetic, {data}}}}}\n");
+    std::fs::write(dir.join("large.yaml"), text("users: 100000")).expect("a temporary file");
+    let run_limited = || {
+        let mut command = std::process::Command::new("sh");
+        command.current_dir(dir).env_remove("PFLPIPE_CACHE").env("NO_COLOR", "1").arg("-c");
+        command.arg(format!("ulimit -v 8000000; exec '{}' check large.yaml", env!("CARGO_BIN_EXE_pflpipe")));
+        command.output().expect("a shell")
+    };
+    let done = run_limited();
+    let err = String::from_utf8_lossy(&done.stderr).into_owned() + &String::from_utf8_lossy(&done.stdout);
+    assert_eq!(done.status.code(), Some(3), "{err}");
+    assert!(err.contains("data set `synthetic` of ") && err.contains("needs at least ") && err.contains("fewer `users`"), "{err}");
+    std::fs::write(dir.join("long.yaml"), text("users: 9000").replace("}}\n", "}, timeout: 0.2s}\n")).expect("a temporary file");
+    let done = run(dir, &["run", "long.yaml", "-q"]);
+    assert!(done.code == 1 && done.err.contains("timed out after 200 ms"), "{} {}", done.code, done.err);
+}

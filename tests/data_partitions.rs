@@ -37,17 +37,19 @@ fn sizes(partition: &Partition) -> Vec<usize> {
 #[test]
 fn the_rules_of_fedml_fedlab_niid_bench_and_profed_are_reproduced_index_for_index() {
     let labels = mnist();
+    let longer: Vec<u32> = labels.iter().copied().chain([0]).collect();
     let mut count = 0;
     for line in include_str!("golden/partitions/rules.jsonl").lines() {
         let golden: Value = serde_json::from_str(line).expect("a golden line");
         let (kind, mut setting) = (golden["kind"].as_str().expect("a kind"), golden["params"].clone());
         let mut population = Population::of_labels(&labels, CLASSES);
-        // Their lists come without a split; where all samples are training samples, the original split is none either.
+        // Their lists come without a split; one sample more is the test set here.
         if setting["pool"] == "train" {
             population.train = 60_000;
             setting = with(&setting, json!({"test": "hold-out"}));
         } else if golden["split"] == false {
-            setting = with(&setting, json!({"test": "original"}));
+            population = Population { train: labels.len(), ..Population::of_labels(&longer, CLASSES) };
+            setting = with(&setting, json!({"pool": "train", "test": "hold-out"}));
         }
         let partition = make(kind, &population, &setting).expect("the reference makes it");
         let mut hasher = Sha256::new();
@@ -64,7 +66,7 @@ fn the_rules_of_fedml_fedlab_niid_bench_and_profed_are_reproduced_index_for_inde
         assert_eq!(json!(sizes), golden["sizes"], "{setting}");
         assert_eq!(json!(partition.clients()[0].train[..5]), golden["first"], "{setting}");
         assert_eq!(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>(), golden["sha256"], "{setting}");
-        let manifest = partition.manifest(&labels).expect("fits");
+        let manifest = partition.manifest(population.labels).expect("fits");
         assert_eq!(manifest.disjoint, kind != "regions" || partition.flags().overlaps == 0, "{setting}");
         count += 1;
     }
@@ -171,8 +173,10 @@ fn hold_outs_are_nobodys_training_samples_and_may_be_everybodys_test_set() {
         let fault = make("iid", &population, &with(&json!({"clients": 5}), setting)).expect_err(text);
         assert!(fault.what.starts_with(text) && fault.kind == FaultKind::Stage, "{fault}");
     }
-    let fault = make("iid", &Population::of_labels(&labels, CLASSES), &json!({"clients": 5, "pool": "train"})).expect_err("no test set");
-    assert!(fault.what.contains("needs an original test set"));
+    for setting in [json!({"clients": 5, "pool": "train"}), json!({"clients": 5, "test": "original"})] {
+        let fault = make("iid", &Population::of_labels(&labels, CLASSES), &setting).expect_err("no test set");
+        assert!(fault.what.contains("needs an original test set"), "{fault}");
+    }
 }
 
 #[test]
@@ -304,6 +308,10 @@ fn files_of_index_lists_are_taken_and_checked() {
         ("[[0, 1], [1]]", "gives sample 1 to client 0 and to client 1"),
         ("[[6]]", "gives client 0 sample 6, but the data set has 6 samples"),
         ("[[-1]]", "is neither npz nor json"),
+        (
+            r#"{"format": "pflpipe-partition-2", "clients": [{"train": [3, 1]}]}"#,
+            "is of the format `pflpipe-partition-2`, but this version",
+        ),
         ("{\"a\": [1]}", "has a client `a`"),
         ("PK", "no npz"),
         ("", "is neither npz nor json"),
@@ -464,4 +472,20 @@ fn what_a_split_fails_for_is_named() {
         said("iid", json!({"clients": 20, "test": "hold-out", "hold_out": 0.001})),
         "`hold_out: 0.001` is less than half a sample of each class, so that no test set is held out [choose a greater `hold_out`]"
     );
+}
+
+#[test]
+fn faults_of_groups_speak_of_all_of_them() {
+    let groups = Groups { what: "party".into(), names: vec!["a".into(), "b".into()], of: vec![0, 0, 0, 1, 1] };
+    let population = Population { groups: Some(&groups), ..Population::of_labels(&[0, 1, 0, 1, 0], 2) };
+    let fault = |setting: Value| make("natural", &population, &setting).expect_err("infeasible");
+    let few = fault(json!({"train_ratio": 0.3}));
+    assert!(few.what.contains("client 1 has 2 samples, of which `train_ratio` 0.3 leaves none for training"), "{few}");
+    assert!(few.help.expect("help").contains("a `train_ratio` of at least 0.5"));
+    let more = fault(json!({"clients": 3}));
+    assert!(more.what.contains("3 clients need as many parties, but there are 2 parties"), "{more}");
+    let classes = fault(json!({"least_classes": 3}));
+    assert_eq!(classes.what, "`least_classes` is 3, but the data set has 2 classes");
+    let none = fault(json!({"least_classes": 2, "least_samples": 4, "variant": "clean"}));
+    assert!(none.what.contains("there is no party with enough samples and classes"), "{none}");
 }

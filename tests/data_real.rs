@@ -167,6 +167,12 @@ fn what_is_known_of_a_data_set_before_it_is_read_is_what_it_has() {
         assert!(known.shape.is_none_or(|shape| shape == data.shape()), "{name}: {known:?}, {:?}", data.shape());
         assert!(known.samples.is_none_or(|samples| samples == data.len()), "{name}: {known:?}, {}", data.len());
         assert_eq!(known.text, data.vocabulary().is_some(), "{name}");
+        assert!(known.tests.is_none_or(|tests| tests == (data.original_train() < data.len())), "{name}: {known:?}");
+        assert!(known.count.is_none_or(|count| data.groups().is_some_and(|groups| groups.names.len() <= count)), "{name}: {known:?}");
+        let mut counts = vec![0; data.classes()];
+        data.labels().iter().for_each(|&label| counts[label as usize] += 1);
+        assert!(known.largest.is_none_or(|largest| counts.iter().all(|count| *count <= largest)), "{name}: {known:?}, {counts:?}");
+        assert!(!known.full || counts.iter().all(|count| *count > 0), "{name}: {counts:?}");
         assert!(known.words.is_none_or(|words| Some(words) == data.vocabulary()), "{name}: {known:?}, {:?}", data.vocabulary());
         assert_eq!((known.groups, known.superclasses), (data.groups().is_some(), !data.superclasses().is_empty()), "{name}");
         seen += 1;

@@ -5,13 +5,17 @@ use super::text::bytes;
 use super::{Fault, Outcome};
 use std::sync::OnceLock;
 
-/// The memory of this machine in bytes; the greatest number where it is unknown.
+/// The memory of this machine in bytes, or what the group of this process may have of it (a container, a batch job); the greatest
+/// number where it is unknown.
 #[must_use]
 pub fn total() -> u64 {
     static TOTAL: OnceLock<u64> = OnceLock::new();
     *TOTAL.get_or_init(|| {
         let memory = sysinfo::RefreshKind::nothing().with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram());
-        sysinfo::System::new_with_specifics(memory).map_or(u64::MAX, |system| system.total_memory().max(1))
+        sysinfo::System::new_with_specifics(memory).map_or(u64::MAX, |system| {
+            let group = system.cgroup_limits().map(|limits| limits.total_memory).filter(|limit| *limit > 0);
+            system.total_memory().min(group.unwrap_or(u64::MAX)).max(1)
+        })
     })
 }
 
@@ -21,6 +25,14 @@ pub fn total() -> u64 {
 /// # Errors
 /// A stage fault that names both sizes.
 pub fn demand(needed: u64, what: &str) -> Outcome<()> {
+    demand_or(needed, what, "choose a smaller model, or fewer clients")
+}
+
+/// As [`demand`], with what there is to do about it.
+///
+/// # Errors
+/// As [`demand`].
+pub fn demand_or(needed: u64, what: &str, help: &str) -> Outcome<()> {
     let total = total();
     let (limit, used) = address_space();
     let left = limit.saturating_sub(used);
@@ -31,13 +43,12 @@ pub fn demand(needed: u64, what: &str) -> Outcome<()> {
             bytes(limit),
             bytes(left)
         );
-        return Err(Fault::stage(what).help("raise the limit (`ulimit -v`), or choose a smaller model, or fewer clients"));
+        return Err(Fault::stage(what).help(format!("raise the limit (`ulimit -v`), or {help}")));
     }
     if needed <= total {
         return Ok(());
     }
-    Err(Fault::stage(format!("{what} needs at least {} of memory, and this machine has {}", bytes(needed), bytes(total)))
-        .help("choose a smaller model, or fewer clients"))
+    Err(Fault::stage(format!("{what} needs at least {} of memory, and this machine has {}", bytes(needed), bytes(total))).help(help))
 }
 
 /// The limit on addresses of this process and how many it uses, in bytes; no limit where the system does not say one.

@@ -40,9 +40,16 @@ pub fn count(n: usize, noun: &str) -> String {
     if n == 1 {
         return format!("1 {noun}");
     }
+    format!("{n} {}", plural(noun))
+}
+
+/// The plural of a noun: parties, classes, days.
+#[must_use]
+pub fn plural(noun: &str) -> String {
     match noun.strip_suffix('y') {
-        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{n} {stem}ies"),
-        _ => format!("{n} {noun}s"),
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+        _ if noun.ends_with('s') => format!("{noun}es"),
+        _ => format!("{noun}s"),
     }
 }
 

@@ -29,6 +29,11 @@ pub(super) fn model(stage: &Setup<'_>) -> Vec<Breach> {
     {
         return vec![Breach::new("words", fault)];
     }
+    if let Some(vocabulary) = facts.words
+        && let Err(fault) = models::padding_is_a_word(kind, &params, vocabulary.size.into())
+    {
+        return vec![Breach::new("padding", fault)];
+    }
     let Some(shape) = facts.shape else { return breaches };
     // Of other texts the words are known when they are read; that they fit makes no difference here.
     let params = if facts.text { models::with_some_words(kind, &params) } else { params };

@@ -9,7 +9,7 @@ use super::target::Target;
 use super::{Reply, load};
 use crate::base::text::{bytes, count, quoted};
 use crate::base::{Fault, Outcome};
-use crate::data::partition::{ClientSummary, Manifest, Partition, Population, build_from, made as imported, noise};
+use crate::data::partition::{ClientSummary, Manifest, Partition, Population, build_from, exported, made as imported, noise};
 use crate::data::{self, Added, Dataset, Made};
 use crate::plan::{NodeId, Plan};
 use crate::table::Look;
@@ -82,7 +82,7 @@ enum Format {
 
 #[derive(Debug, clap::Args)]
 struct From {
-    /// A pipeline, or a file that `partition export` wrote as json
+    /// A pipeline, or a file that `partition export` wrote as json (to the format `pfllib` only a pipeline, which has the samples)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The stage with its coordinates; all partitions of the pipeline when left out
@@ -104,8 +104,8 @@ const AT_ONCE: usize = 1;
 
 fn show(args: &Show, context: &mut Context<'_>) -> Reply {
     let mut shown: Vec<(String, Manifest)> = Vec::new();
-    if args.from.file.extension().is_some_and(|extension| extension == "json") {
-        shown.push((args.from.file.display().to_string(), exported(&args.from.file)?));
+    if let Some(file) = args.from.lists()? {
+        shown.push((file.display().to_string(), exported(file)?.manifest));
     } else {
         each(&args.from, context, &mut |label, data, made, _| {
             shown.push((label.to_owned(), made.manifest(data.labels())?));
@@ -124,30 +124,64 @@ fn show(args: &Show, context: &mut Context<'_>) -> Reply {
     Ok(0)
 }
 
-fn exported(file: &Path) -> Outcome<Manifest> {
-    let content = std::fs::read(file).map_err(|e| Fault::io("read", file, &e))?;
-    let mut value: Value = serde_json::from_slice(&content).map_err(|e| Fault::storage(format!("`{}` is no json: {e}", file.display())))?;
-    serde_json::from_value(value["manifest"].take()).map_err(|_| {
-        Fault::storage(format!("`{}` has no manifest of a partition", file.display()))
-            .help("`pflpipe partition export` writes such files; a pipeline can be shown, too")
-    })
+impl From {
+    /// The file, where it is one of index lists and no pipeline.
+    fn lists(&self) -> Outcome<Option<&Path>> {
+        let is = |ending: &str| self.file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending));
+        if is("npz") {
+            let what = format!("`{}` holds index lists as npz, which do not say what the classes of the samples are", self.file.display());
+            return Err(Fault::usage(what).help("export the partition as json, or name a pipeline with `kind: imported` and this `file`"));
+        }
+        if !is("json") {
+            return Ok(None);
+        }
+        if let Some(stage) = &self.stage {
+            return Err(Fault::usage(format!("`{}` is one partition and has no stage `{stage}`", self.file.display()))
+                .help("leave the stage out, or name a pipeline"));
+        }
+        Ok(Some(&self.file))
+    }
+}
+
+/// Writes a file, and the folder that it lies in; returns its size in bytes.
+fn put(path: &Path, content: &[u8]) -> Outcome<u64> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|e| Fault::io("create", folder, &e))?;
+    }
+    std::fs::write(path, content).map_err(|e| Fault::io("write", path, &e))?;
+    Ok(content.len() as u64)
+}
+
+/// Writes index lists that were exported before; returns the bytes and the clients.
+fn export_again(file: &Path, args: &Export) -> Outcome<(u64, usize)> {
+    let found = exported(file)?;
+    let size = match args.format {
+        Format::Json => put(&args.out, &std::fs::read(file).map_err(|e| Fault::io("read", file, &e))?)?,
+        Format::Npz => put(&args.out, &found.partition.to_npz(found.alpha)?)?,
+        Format::Pfllib => {
+            let what = format!("`{}` has no samples, which `--format pfllib` writes", file.display());
+            return Err(Fault::usage(what).help("name a pipeline whose partition has `kind: imported` and this `file`"));
+        }
+    };
+    Ok((size, found.partition.clients().len()))
 }
 
 fn export(args: &Export, context: &mut Context<'_>) -> Reply {
     let mut written: Option<(u64, usize)> = None;
     let dirs = context.data.clone();
-    each(&args.from, context, &mut |_, data, made, params| {
+    let lists = args.from.lists()?;
+    if let Some(file) = lists {
+        written = Some(export_again(file, args)?);
+    }
+    let mut then = |_: &str, data: &Dataset, made: &Partition, params: &Map<String, Value>| {
         if written.is_some() {
             return Err(Fault::usage("more than one partition is meant, but one is exported at a time")
                 .help("name the stage with its coordinates, as `pflpipe partition show` lists them"));
         }
         let mut size = 0;
         let mut put = |path: &Path, content: &[u8]| -> Outcome<()> {
-            size += content.len() as u64;
-            if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                std::fs::create_dir_all(folder).map_err(|e| Fault::io("create", folder, &e))?;
-            }
-            std::fs::write(path, content).map_err(|e| Fault::io("write", path, &e))
+            size += put(path, content)?;
+            Ok(())
         };
         let told = told(data.name(), made.kind(), params, &dirs)?;
         match args.format {
@@ -160,7 +194,10 @@ fn export(args: &Export, context: &mut Context<'_>) -> Reply {
         }
         written = Some((size, made.clients().len()));
         Ok(())
-    })?;
+    };
+    if lists.is_none() {
+        each(&args.from, context, &mut then)?;
+    }
     let (size, clients) = written.unwrap_or_default();
     let path = args.out.display();
     context.show(&Text {

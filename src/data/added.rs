@@ -58,8 +58,12 @@ impl Added {
     /// # Errors
     /// A storage fault when files are missing or damaged.
     pub fn load(&self) -> Outcome<Dataset> {
+        self.load_until(&|| Ok(()))
+    }
+    /// As [`Added::load`], asking from client to client whether to go on.
+    pub(super) fn load_until(&self, go_on: &dyn Fn() -> Outcome<()>) -> Outcome<Dataset> {
         match self.kind.as_str() {
-            "pfllib" => pfllib::load(&self.name, &self.folder),
+            "pfllib" => pfllib::load(&self.name, &self.folder, go_on),
             other => Err(Fault::storage(format!("data set `{}` was added as `{other}`, which this version does not know", self.name))),
         }
     }

@@ -4,7 +4,7 @@ use super::Shape;
 use super::dataset::{Bytes, Dataset, Groups, Origin, Samples, Scaling, Vocabulary};
 use super::parts::{HEADER, with_header};
 use crate::base::{Fault, Outcome};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// What a loader has read beside the samples.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +44,26 @@ pub(super) fn of_floats(name: &str, shape: Shape, classes: usize, values: &[f32]
     finish(name, shape, classes, Samples::F32(Bytes::new(bytes, HEADER)), rows, origin)
 }
 
+/// A buffer for so many samples of floats, which are drawn one by one: nothing is kept beside them.
+pub(super) struct Drawn {
+    bytes: Vec<u8>,
+}
+
+impl Drawn {
+    /// Room for `count` samples of the shape.
+    pub fn new(count: usize, shape: Shape) -> Self {
+        Self { bytes: with_header(count, shape.numel() * 4) }
+    }
+    /// Appends numbers of a sample, which are finite.
+    pub fn extend(&mut self, values: impl IntoIterator<Item = f64>) {
+        self.bytes.extend(values.into_iter().flat_map(|value| (value as f32).to_le_bytes()));
+    }
+    /// The data set, once all samples are there.
+    pub fn finish(self, name: &str, shape: Shape, classes: usize, rows: Rows, origin: Origin) -> Outcome<Dataset> {
+        finish(name, shape, classes, Samples::F32(Bytes::new(self.bytes, HEADER)), rows, origin)
+    }
+}
+
 /// A data set of texts that are all of one length.
 pub(super) fn of_tokens(
     name: &str,
@@ -71,7 +91,9 @@ fn finish(name: &str, shape: Shape, classes: usize, samples: Samples, rows: Rows
 /// Groups by the order of their names; names that are numbers count as such.
 fn numbered(what: &str, names: &[String]) -> Groups {
     let key = |name: &String| (name.parse::<u64>().unwrap_or(u64::MAX), name.clone());
-    let sorted: BTreeMap<(u64, String), ()> = names.iter().map(|name| (key(name), ())).collect();
+    // One by one: a sample each would take more memory than many a data set.
+    let unique: HashSet<&String> = names.iter().collect();
+    let sorted: BTreeMap<(u64, String), ()> = unique.into_iter().map(|name| (key(name), ())).collect();
     let numbers: BTreeMap<&String, u32> = sorted.keys().zip(0..).map(|((_, name), number)| (name, number)).collect();
     let of = names.iter().map(|name| numbers[name]).collect();
     Groups { what: what.to_owned(), names: sorted.keys().map(|(_, name)| name.clone()).collect(), of }

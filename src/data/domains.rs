@@ -168,7 +168,8 @@ pub(super) fn amazon_review(request: &Request<'_>) -> Outcome<Dataset> {
         return Err(source.fault(format_args!("has {count} reviews, but at most {REVIEWS} are read")));
     }
     // The values, and the samples that are made of them.
-    memory::demand(2 * 4 * (count * FEATURES) as u64, &format!("data set `{}` of {count} reviews", request.name))?;
+    let what = format!("data set `{}` of {count} reviews", request.name);
+    memory::demand_or(2 * 4 * (count * FEATURES) as u64, &what, "use a machine with more memory")?;
     let mut rng = Legacy::new(1);
     let mut out = Rows { what: "domain", train: count, ..Rows::default() };
     let mut place_of = vec![0; count];

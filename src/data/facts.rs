@@ -2,7 +2,7 @@
 //!
 //! Only what the loader makes sure of stands here. Of files of one's own, and with `verify: false`, nothing is known.
 
-use super::{Shape, Vocabulary};
+use super::{Shape, Vocabulary, synthetic};
 use serde_json::{Map, Value};
 
 /// What is known of a data set.
@@ -22,13 +22,33 @@ pub struct Facts {
     pub groups: bool,
     /// Whether there are classes above its classes.
     pub superclasses: bool,
+    /// Whether there are samples of an original test set, where that is known.
+    pub tests: Option<bool>,
+    /// How many there are whom its samples come from, at most.
+    pub count: Option<usize>,
+    /// The most samples of a class, at most.
+    pub largest: Option<usize>,
+    /// Whether there are samples of every class for sure.
+    pub full: bool,
 }
 
 impl Facts {
     /// Numbers in so many classes, of which nothing else is known.
     #[must_use]
     pub fn of(classes: usize) -> Self {
-        Self { classes, shape: None, samples: None, text: false, words: None, groups: false, superclasses: false }
+        Self {
+            classes,
+            shape: None,
+            samples: None,
+            text: false,
+            words: None,
+            groups: false,
+            superclasses: false,
+            tests: None,
+            count: None,
+            largest: None,
+            full: false,
+        }
     }
 }
 
@@ -104,14 +124,16 @@ pub fn facts(name: &str, params: &Map<String, Value>) -> Option<Facts> {
         "har" => numbers(9, 1, 128, 6, Some(10_299)),
         "pamap2" => numbers(9, 3, 256, 12, None),
         "amazon-review" => numbers(5_000, 1, 1, 2, None),
-        "synthetic" => numbers(60, 1, 1, 10, None),
+        "synthetic" => numbers(60, 1, 1, 10, synthetic::asked(params).1),
         "fcube" => numbers(3, 1, 1, 2, whole("samples").or(Some(4_000))),
         "ag-news" | "sogou-news" => {
             // All texts have more words than the vocabulary takes, if it is not larger than usual.
             let words = whole("words").unwrap_or(32_000);
             let full = name == "ag-news" && words <= 32_000 && word("subset") != Some("test");
             let words = full.then(|| u32::try_from(words).ok()).flatten().map(|words| (words, 0));
-            texts(if name == "ag-news" { 4 } else { 5 }, 200, words)
+            let (classes, train, test) = if name == "ag-news" { (4, 120_000, 7_600) } else { (5, 450_000, 60_000) };
+            let samples = if word("subset") == Some("test") { test } else { train + test };
+            texts(classes, 200, words).map(|facts| Facts { samples: Some(samples), ..facts })
         }
         "amazon-sentences" if word("form") == Some("counts") => Some(Facts { samples: Some(1_000), ..Facts::of(2) }),
         "amazon-sentences" => texts(2, 40, Some((SENTENCES, 0))).map(|facts| Facts { samples: Some(1_000), ..facts }),
@@ -122,11 +144,68 @@ pub fn facts(name: &str, params: &Map<String, Value>) -> Option<Facts> {
         "fed-cifar100" => pictures(3, 32, 100, None),
         _ => None,
     }?;
+    known.full = known.samples.is_some_and(|all| all >= 100 * known.classes) && whole("limit").is_none() && name != "emnist";
     known.samples = known.samples.map(|samples| whole("limit").map_or(samples, |limit| limit.min(samples)));
+    let training = training(name, params);
+    known.tests = training.map(|training| training < known.samples.unwrap_or(usize::MAX));
+    known.count = groups(name, params);
+    known.largest = largest(name, params);
     known.groups = GROUPED.contains(&name);
     // The federated one has them if its files do.
     known.superclasses = name.ends_with("cifar100");
     Some(known)
+}
+
+/// How many of the first samples are original training samples, where that is known; the greatest number where there is no test set.
+fn training(name: &str, params: &Map<String, Value>) -> Option<usize> {
+    let word = |name: &str| params.get(name).and_then(Value::as_str);
+    Some(match name {
+        "optdigits" => 3_823,
+        "mnist" | "fashion-mnist" => 60_000,
+        "cifar10" => 10_000 * word("subset").and_then(|subset| subset.strip_prefix("first-")?.parse().ok()).unwrap_or(5),
+        "cifar100" => 50_000,
+        "emnist" => match word("split").unwrap_or("digits") {
+            "digits" => 240_000,
+            "letters" => 124_800,
+            "balanced" => 112_800,
+            "byclass" | "bymerge" => 697_932,
+            "mnist" => 60_000,
+            _ => return None,
+        },
+        "har" => 7_352,
+        "ag-news" | "sogou-news" if word("subset") == Some("test") => usize::MAX,
+        "ag-news" => 120_000,
+        "sogou-news" => 450_000,
+        "semeion" | "synthetic" | "fcube" | "amazon-sentences" | "tiny-shakespeare" | "tiny-imagenet" | "kvasir" | "pamap2" => usize::MAX,
+        _ => return None,
+    })
+}
+
+/// How many there are whom the samples come from, at most.
+fn groups(name: &str, params: &Map<String, Value>) -> Option<usize> {
+    Some(match name {
+        "synthetic" => usize::try_from(synthetic::asked(params).0).ok()?,
+        "fcube" | "amazon-review" => 4,
+        "digit5" | "camelyon17" => 5,
+        "pamap2" => 9,
+        "har" => 30,
+        _ => return None,
+    })
+}
+
+/// The most samples of a class, at most: those of the class that has most of them.
+fn largest(name: &str, params: &Map<String, Value>) -> Option<usize> {
+    let word = |name: &str| params.get(name).and_then(Value::as_str);
+    Some(match name {
+        "optdigits" => 572,
+        "mnist" => 7_877,
+        "fashion-mnist" => 7_000,
+        "cifar10" if word("subset").is_none_or(|subset| subset == "all") => 6_000,
+        "cifar100" => 600,
+        "semeion" => 162,
+        "amazon-sentences" | "tiny-imagenet" => 500,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

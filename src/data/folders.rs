@@ -86,6 +86,7 @@ fn read_checked(
     check: &dyn Fn(&[&Item]) -> Outcome<()>,
 ) -> Outcome<Dataset> {
     let mut found: BTreeMap<Item, Picture> = BTreeMap::new();
+    let less = "choose a smaller `size`, or use a machine with more memory";
     for place in places {
         let mut waiting: Vec<(Item, Vec<u8>)> = Vec::new();
         let mut size = form.size;
@@ -100,6 +101,10 @@ fn read_checked(
                 }
                 Ok((item, picture))
             };
+            // One by one, and once more as they are kept.
+            let known = found.first_key_value().map_or(0, |(_, first)| first.bytes.len());
+            let numel = form.size.map_or(known, |size| form.channels * size * size) as u64;
+            request.room((found.len() + waiting.len()) as u64, 2 * numel, less)?;
             for made in std::mem::take(waiting).into_par_iter().map(one).collect::<Outcome<Vec<_>>>()? {
                 let (item, picture) = made;
                 if form.size.is_none()
@@ -116,13 +121,14 @@ fn read_checked(
         };
         let is = |path: &str| is_picture(path) && place_of(path).is_some();
         place.each(&Wanted { name: &is, most: GREATEST }, &mut |path, content| {
+            request.go_on()?;
             let Some((test, class, group)) = place_of(path) else { return Ok(()) };
             waiting.push((Item { test, path: path.to_owned(), class, group }, content));
             if waiting.len() == PORTION { decode(&mut waiting, &mut size) } else { Ok(()) }
         })?;
         decode(&mut waiting, &mut size)?;
     }
-    let Some((_, first)) = found.first_key_value() else { return Err(request.missing()) };
+    let Some((_, first)) = found.first_key_value() else { return Err(none_there(request, places)) };
     check(&found.keys().collect::<Vec<_>>())?;
     let shape = Shape { channels: form.channels, height: first.height, width: first.width };
     let names: Vec<String> = match classes {
@@ -143,6 +149,22 @@ fn read_checked(
         values.extend_from_slice(&picture.bytes);
     }
     of_bytes(request.name, shape, names.len(), &values, form.scaling, rows, request.origin())
+}
+
+/// The fault of folders and archives that are there, but have no picture where pictures belong.
+fn none_there(request: &Request<'_>, places: &[Place]) -> Fault {
+    let Some(place) = places.first() else { return request.missing() };
+    if request.is_own() {
+        let groups = request.params.flag("groups", false).unwrap_or_default();
+        let split = matches!(place, Place::Folder(root) if root.join("train").is_dir());
+        let (side, group) = (if split { "train/" } else { "" }, if groups { "GROUP/" } else { "" });
+        return place
+            .fault(format_args!("has no pictures `{side}CLASS/{group}PICTURE` that end in .png, .jpg, .jpeg, .ppm or .pgm"))
+            .help("put the pictures of each class into a folder of its own");
+    }
+    let fault = request.missing();
+    let help = fault.help.unwrap_or_default();
+    place.fault(format_args!("has none of the pictures of `{}`", request.name)).help(help)
 }
 
 /// Makes sure that all that a list names was found; `part` is the file that holds it.

@@ -9,7 +9,7 @@ use super::text::{leaf_alphabet, leaf_files};
 use crate::base::{Fault, Outcome};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Deserialize)]
 struct File {
@@ -70,7 +70,12 @@ pub(super) fn load(request: &Request<'_>, known: &Known) -> Outcome<Dataset> {
             let damaged = |what: &dyn std::fmt::Display| place.fault(format_args!("holds `{name}`, which {what}"));
             let mut file: File = serde_json::from_slice(&content).map_err(|e| damaged(&format!("is no json of LEAF: {e}")))?;
             drop(content);
+            let mut seen = BTreeSet::new();
             for user in file.users {
+                request.go_on()?;
+                if !seen.insert(user.clone()) {
+                    return Err(damaged(&format!("names the user `{user}` twice")));
+                }
                 let Some(samples) = file.user_data.remove(&user) else { return Err(damaged(&format!("has no data of user `{user}`"))) };
                 if samples.x.len() != samples.y.len() {
                     return Err(damaged(&format!("has {} samples but {} labels of user `{user}`", samples.x.len(), samples.y.len())));

@@ -48,6 +48,6 @@ pub use facts::{Facts, facts};
 pub use partition::{Client, Partition};
 pub use parts::Parts;
 pub use pfllib::{Made, export as export_pfllib};
-pub use registry::{Entry, entries, fingerprint, load, variants};
+pub use registry::{Entry, entries, fingerprint, load, load_until, variants};
 pub use remote::{Remote, Sum};
 pub use rules::rules;

@@ -19,6 +19,8 @@ const LARGE: u64 = 256 << 20;
 /// How far such a member may be packed.
 const GREATEST_RATIO: u64 = 200;
 
+/// What there is to do about an array that is too large.
+const SMALLER: &str = "store fewer samples, or use a machine with more memory";
 /// The bytes in which a header must end, values or not.
 const HEADER: u64 = 1 << 17;
 /// The environment variable that says the most bytes of a packed array.
@@ -136,7 +138,15 @@ impl Array {
         };
         let descr = field("descr")?.strip_prefix('\'').and_then(|rest| rest.split('\'').next());
         let descr = descr.ok_or("it has fields of several types, which are not supported")?;
-        let (kind, swapped) = Kind::of(descr).ok_or_else(|| format!("values of type `{descr}` are not supported"))?;
+        let (kind, swapped) = Kind::of(descr).ok_or_else(|| {
+            let what = match descr.trim_start_matches(['<', '>', '|', '=']).chars().next() {
+                Some('U' | 'S' | 'a') => "texts",
+                Some('c') => "complex numbers",
+                Some('M' | 'm') => "times",
+                _ => "of a type that is not supported",
+            };
+            format!("its values are {what} (`{descr}`), but whole numbers, floats or truth values belong there")
+        })?;
         let fortran = field("fortran_order")?.starts_with("True");
         let shape = field("shape")?.strip_prefix('(').and_then(|rest| rest.split(')').next()).ok_or("its shape is damaged")?;
         let sizes = shape.split(',').map(|size| size.trim().trim_end_matches('L')).filter(|size| !size.is_empty());
@@ -176,10 +186,11 @@ impl Array {
     fn values<T>(&self, name: &str, to: impl Fn(Number) -> Outcome<T>) -> Outcome<Vec<T>> {
         let width = self.kind.width();
         if width == 0 {
-            return Err(Fault::storage(format!("array `{name}` holds objects where numbers belong")));
+            return Err(Fault::storage(format!("array `{name}` holds objects where numbers belong"))
+                .help("save it as numbers: `numpy.asarray(values, dtype=\"float32\")`"));
         }
         let count = self.bytes.len() / width;
-        memory::demand((count as u64).saturating_mul(size_of::<T>() as u64), &format!("array `{name}`"))?;
+        memory::demand_or((count as u64).saturating_mul(size_of::<T>() as u64), &format!("array `{name}`"), SMALLER)?;
         let mut out = Vec::with_capacity(count);
         if !self.fortran || self.shape.len() < 2 {
             for bytes in self.bytes.chunks_exact(width) {
@@ -304,7 +315,7 @@ impl<R: Read + Seek> Npz<R> {
         // The header says what must follow, before the rest is unpacked.
         let (described, begin) = Array::header(&content).map_err(|why| damaged(&why))?;
         described.holds(size.saturating_sub(begin as u64)).map_err(|why| damaged(&why))?;
-        memory::demand(size, &format!("array `{name}`"))?;
+        memory::demand_or(size, &format!("array `{name}`"), SMALLER)?;
         member.by_ref().take(size + 1 - content.len() as u64).read_to_end(&mut content).map_err(|e| damaged(&e))?;
         Array::parse(content).map_err(|fault| fault.at(format!("array `{name}`")))
     }

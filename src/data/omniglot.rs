@@ -6,8 +6,8 @@ use super::dataset::{Dataset, Scaling};
 use super::members::{Place, Wanted};
 use super::picture::Picture;
 use super::registry::Request;
-use crate::base::Outcome;
 use crate::base::fault::Placed;
+use crate::base::{Fault, Outcome};
 use crate::spec::catalog::{Field, Type};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,22 @@ pub(super) fn fields() -> Vec<Field> {
     ]
 }
 
+/// The fault of an archive that is nowhere; names the smaller set that is there instead.
+fn lacks(request: &Request<'_>, archive: &str) -> Fault {
+    let fault = request.lacks(archive);
+    let there = SUBSETS.iter().skip(1).map(|(word, _)| *word).find(|word| {
+        let name = format!("images_background_{word}");
+        Place::find(request.dirs, request.folders(), &[&format!("{name}.zip")], &[&name]).is_ok_and(|found| !found.is_empty())
+    });
+    match there {
+        Some(word) if !archive.contains(word) => {
+            let more = fault.help.clone().map(|help| format!("; or {help}")).unwrap_or_default();
+            fault.help(format!("say `subset: {word}`, which is there{more}"))
+        }
+        _ => fault,
+    }
+}
+
 pub(super) fn load(request: &Request<'_>) -> Outcome<Dataset> {
     let wanted: &[&str] = match request.params.choice("subset", SUBSETS)? {
         Some(1) => &["images_background_small1"],
@@ -39,13 +55,14 @@ pub(super) fn load(request: &Request<'_>) -> Outcome<Dataset> {
         let place = Place::find(request.dirs, request.folders(), &[&archive], &[name])?
             .into_iter()
             .next()
-            .ok_or_else(|| request.lacks(&archive))?;
+            .map_or_else(|| Err(lacks(request, &archive)), Ok)?;
         if let Place::Archive(source) = &place {
             request.verify(source)?;
         }
         let inside = format!("{name}/");
         let is = |path: &str| path.starts_with(&inside) && path.ends_with(".png") && path.split('/').count() == 4;
         place.each(&Wanted { name: &is, most: 1 << 20 }, &mut |path, content| {
+            request.go_on()?;
             let picture = Picture::decode(&content, 1, path).at(|| format!("`{}`", place.path().display()))?;
             if (picture.width, picture.height) != (SIDE, SIDE) {
                 return Err(
@@ -55,6 +72,11 @@ pub(super) fn load(request: &Request<'_>) -> Outcome<Dataset> {
             drawings.insert((part, path.to_owned()), picture.bytes.into_iter().map(|byte| u8::from(byte > 127)).collect());
             Ok(())
         })?;
+        if !drawings.keys().any(|(of, _)| *of == part) {
+            return Err(place
+                .fault(format_args!("has no drawings: there are no files `{name}/ALPHABET/CHARACTER/NAME.png`"))
+                .help("fetch or unpack the data set again, all of it"));
+        }
     }
     let class_of = |path: &str| {
         let mut parts = path.split('/').skip(1);

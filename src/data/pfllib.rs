@@ -96,16 +96,17 @@ struct Pile {
     groups: Vec<u32>,
 }
 
-/// Reads a folder as a data set of the name.
+/// Reads a folder as a data set of the name; asks from client to client whether to go on.
 ///
 /// # Errors
 /// A storage fault when a file is missing or damaged, or holds something else.
-pub(super) fn load(name: &str, folder: &Path) -> Outcome<Dataset> {
+pub(super) fn load(name: &str, folder: &Path, go_on: &dyn Fn() -> Outcome<()>) -> Outcome<Dataset> {
     let config = configuration(folder)?;
     let mut pile = Pile::default();
     let mut clients = 0;
     // A client without a training file ends the list, unless the configuration says how many there are.
     while config.num_clients.is_none_or(|count| clients < count) {
+        go_on()?;
         let path = folder.join("train").join(format!("{clients}.npz"));
         match Source::at(path)? {
             Some(source) => pile.read(&source, clients as u32, config.num_classes)?,
@@ -116,6 +117,7 @@ pub(super) fn load(name: &str, folder: &Path) -> Outcome<Dataset> {
     }
     let train = pile.labels.len();
     for client in 0..clients {
+        go_on()?;
         let source = Source::at(folder.join("test").join(format!("{client}.npz")))?.ok_or_else(|| lacks(folder, "test", client))?;
         pile.read(&source, client as u32, config.num_classes)?;
     }
@@ -373,7 +375,7 @@ mod tests {
         let config: serde_json::Value =
             serde_json::from_slice(&std::fs::read(dir.path().join("config.json")).expect("written")).expect("json");
         assert_eq!(config["alpha"], 0.1);
-        let back = load("mine", dir.path()).expect("own format");
+        let back = load("mine", dir.path(), &|| Ok(())).expect("own format");
         let imported =
             crate::data::partition::build_from("imported", &serde_json::Map::new(), &Population::of(&back), &[]).expect("clients");
         let values = |data: &Dataset, of: &[u32]| {

@@ -9,7 +9,7 @@ use super::known::ENTRIES;
 use super::members::{Place, list};
 use super::params::Params;
 use super::remote::{Remote, Sum};
-use crate::base::{Digest, Fault, Outcome, text};
+use crate::base::{Digest, Fault, FaultKind, Outcome, memory, text};
 use crate::spec::catalog::{Field, Type, Variant};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -77,9 +77,27 @@ pub(super) struct Request<'a> {
     pub dirs: &'a [PathBuf],
     entry: &'a Entry,
     verify: bool,
+    stop: &'a dyn Fn() -> bool,
 }
 
 impl Request<'_> {
+    /// Asked from file to file, or every so many rows: whether somebody still wants the data set.
+    pub fn go_on(&self) -> Outcome<()> {
+        wanted(self.stop)
+    }
+    /// Asked in the loop of the rows, of which this is one.
+    pub fn go_on_at(&self, row: usize) -> Outcome<()> {
+        if row.is_multiple_of(1024) { self.go_on() } else { Ok(()) }
+    }
+    /// Refuses so many samples of so many bytes each, on their way through the loader, when this machine has no room for them; `less` says
+    /// what there is to do about it.
+    pub fn room(&self, samples: u64, size: u64, less: &str) -> Outcome<()> {
+        room(self.name, samples, size, less)
+    }
+    /// Whether the files are the user's own.
+    pub fn is_own(&self) -> bool {
+        self.entry.is_own()
+    }
     /// Subfolders in which the files usually lie.
     pub fn folders(&self) -> &'static [&'static str] {
         self.entry.folders
@@ -142,6 +160,16 @@ impl Request<'_> {
         let name = source.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         self.published(name).map_or(Ok(()), |sum| sum.check_file(&source.path))
     }
+}
+
+/// As [`Request::room`], of the data set of that name.
+pub(super) fn room(name: &str, samples: u64, size: u64, less: &str) -> Outcome<()> {
+    memory::demand_or(samples.saturating_mul(size), &format!("data set `{name}` of {samples} samples"), less)
+}
+
+/// Goes on unless `stop` says that nobody wants the data set any more.
+fn wanted(stop: &dyn Fn() -> bool) -> Outcome<()> {
+    if stop() { Err(Fault::new(FaultKind::Interrupted, "stopped while the data set was read")) } else { Ok(()) }
 }
 
 /// Refuses a path that leads out of the data folders: on another machine it would mean something else.
@@ -261,18 +289,28 @@ fn of_files(paths: &[PathBuf]) -> Outcome<Digest> {
 /// # Errors
 /// A storage fault when files are missing, damaged or not what they should be; a stage fault when a parameter is wrong.
 pub fn load(name: &str, params: &Map<String, Value>, dirs: &[PathBuf]) -> Outcome<Dataset> {
+    load_until(name, params, dirs, &|| false)
+}
+
+/// As [`load`], given up when `stop` says so.
+///
+/// # Errors
+/// As [`load`]; an interruption when it is given up.
+pub fn load_until(name: &str, params: &Map<String, Value>, dirs: &[PathBuf], stop: &dyn Fn() -> bool) -> Outcome<Dataset> {
+    wanted(stop)?;
     let params = Params::new(params, name);
     let limit = params.count("limit", 1)?;
     let data = match ENTRIES.iter().find(|entry| entry.name == name) {
         Some(entry) => {
             let verify = params.flag("verify", true)?;
-            (entry.load)(&Request { name, params, dirs, entry, verify })?
+            (entry.load)(&Request { name, params, dirs, entry, verify, stop })?
         }
         None => match Added::find(name, dirs)? {
-            Some(added) => added.load()?,
+            Some(added) => added.load_until(&|| wanted(stop))?,
             None => return Err(unknown(name)),
         },
     };
+    wanted(stop)?;
     match limit {
         Some(limit) if limit != data.len() => data.first(limit),
         _ => Ok(data),

@@ -1,11 +1,13 @@
 //! What can be known to be wrong with the parameters of a data set before any file is looked for.
 
 use super::registry::inside;
-use super::tables;
+use super::{facts, synthetic, tables, text};
+use crate::base::Fault;
 use crate::spec::rules::Breach;
 use serde_json::{Map, Value};
 
-/// Paths that lead out of the data folders, and columns of csv that cannot be.
+/// Paths that lead out of the data folders, columns of csv that cannot be, a limit above what there is, and more than fits the memory
+/// of this machine.
 #[must_use]
 pub fn rules(name: &str, params: &Map<String, Value>) -> Vec<Breach> {
     let word = |name: &str| params.get(name).and_then(Value::as_str);
@@ -17,6 +19,21 @@ pub fn rules(name: &str, params: &Map<String, Value>) -> Vec<Breach> {
         breaches.extend(tables::delimiter(word("delimiter")).err().map(|fault| Breach::new("delimiter", fault)));
         breaches.extend(tables::columns(word("label"), word("group")).err().map(|fault| Breach::new("group", fault)));
     }
+    let mut all = params.clone();
+    let limit = all.remove("limit").and_then(|limit| limit.as_u64());
+    let Some(known) = facts(name, &all) else { return breaches };
+    if let (Some(limit), Some(there)) = (limit, known.samples)
+        && limit > there as u64
+    {
+        let fault = Fault::stage(format!("`limit` is {limit}, but data set `{name}` has {there} samples"));
+        breaches.push(Breach::new("limit", fault.help(format!("choose at most {there}, or leave `limit` out"))));
+    }
+    if known.text
+        && let (Some(samples), Some(shape)) = (known.samples, known.shape)
+    {
+        breaches.extend(text::rules(name, samples, shape.width));
+    }
+    breaches.extend(synthetic::rules(name, params));
     breaches
 }
 

@@ -44,6 +44,7 @@ pub(super) fn har(request: &Request<'_>) -> Outcome<Dataset> {
             && file.ends_with(".txt")
     };
     place.each(&Wanted { name: &is, most: GREATEST }, &mut |name, content| {
+        request.go_on()?;
         files.insert(name.rsplit('/').next().unwrap_or(name).to_owned(), content);
         Ok(())
     })?;
@@ -109,11 +110,13 @@ pub(super) fn pamap2(request: &Request<'_>) -> Outcome<Dataset> {
     let is =
         |name: &str| !name.contains("__MACOSX") && (name.contains("Protocol/") || name.contains("Optional/")) && subject_of(name).is_some();
     place.each(&Wanted { name: &is, most: RECORDING }, &mut |name, content| {
+        request.go_on()?;
         recordings.insert((subject_of(name).unwrap_or_default(), name.contains("Optional/")), content);
         Ok(())
     })?;
     let mut subjects: BTreeMap<u32, (Vec<f32>, Vec<u32>)> = BTreeMap::new();
     for ((subject, _), content) in recordings {
+        request.go_on()?;
         let wrong = |why: String| place.fault(format_args!("holds `subject{subject}.dat`, which {why}"));
         let all = numbers(&content).map_err(wrong)?;
         if !all.len().is_multiple_of(54) {
@@ -195,6 +198,7 @@ pub(super) fn postures(request: &Request<'_>) -> Outcome<Dataset> {
     let mut rows = Rows { what: "subject", ..Rows::default() };
     let mut values: Vec<f32> = Vec::new();
     for (name, content) in recordings {
+        request.go_on()?;
         let wrong = |why: &dyn std::fmt::Display| place.fault(format_args!("holds `{name}`, which {why}"));
         let mut reader = csv::ReaderBuilder::new().from_reader(content.as_slice());
         let header = reader.headers().map_err(|e| wrong(&e))?.clone();
@@ -215,6 +219,9 @@ pub(super) fn postures(request: &Request<'_>) -> Outcome<Dataset> {
             classes.push(class.ok_or_else(|| wrong(&"has an unknown label"))?);
         }
         let subject = name.split('_').next().unwrap_or_default().to_owned();
+        let windows = (classes.len() + 1).saturating_sub(window).div_ceil(step);
+        let less = "choose a smaller `window` or a greater `step`, or use a machine with more memory";
+        request.room((rows.labels.len() + windows) as u64, window as u64 * 6 * 8, less)?;
         let mut start = 0;
         while start + window <= classes.len() {
             let mut counts = [0; POSTURES.len()];
@@ -225,7 +232,7 @@ pub(super) fn postures(request: &Request<'_>) -> Outcome<Dataset> {
             rows.labels.push(most as u32);
             rows.groups.push(subject.clone());
             values.extend_from_slice(&measured[start * 6..(start + window) * 6]);
-            start += step;
+            start = start.saturating_add(step);
         }
     }
     if rows.labels.is_empty() {

@@ -21,12 +21,21 @@ fn file_field(doc: &'static str) -> Field {
 pub(super) fn csv_fields() -> Vec<Field> {
     vec![
         file_field("The file inside a data folder, with a header line."),
-        Field::optional("label", Type::Text, "The column of the class, of which numbers or words are taken; the last one when absent."),
+        Field::optional(
+            "label",
+            Type::Text,
+            "The column of the class; the last one when absent. Whole numbers from 0 are classes as they are, with those between them that no \
+             row has; where others stand there, negative ones too, all of them are words, which are numbered in the order of their \
+             characters.",
+        ),
         Field::optional("group", Type::Text, "The column that says who a row comes from, for natural clients."),
         Field::with("delimiter", Type::Text, ",", "What separates the columns: one character."),
         Field::with("standardize", Type::Bool, true, "Bring every column to mean 0 and standard deviation 1 over all rows."),
     ]
 }
+
+/// Classes that are whole numbers may leave out others; from here on not nine in ten.
+const SPARSE: u32 = 1000;
 
 /// The character between columns.
 pub(super) fn delimiter(given: Option<&str>) -> Outcome<u8> {
@@ -67,17 +76,31 @@ pub(super) fn rows_of_csv(request: &Request<'_>) -> Outcome<Dataset> {
     let group = group.map(column).transpose()?;
     let (mut values, mut labels, mut rows) = (Vec::new(), Vec::new(), Rows { what: "group", ..Rows::default() });
     for (number, row) in reader.records().enumerate() {
+        request.go_on_at(number)?;
         let row = row.map_err(unsound)?;
+        let wrong = |what: &str, at: usize| {
+            source.fault(format_args!("has {what} in column `{}` of row {}", header.get(at).unwrap_or_default().trim(), number + 2))
+        };
         for (at, field) in row.iter().enumerate() {
-            if at == label {
-                labels.push(field.trim().to_owned());
-            } else if Some(at) == group {
-                rows.groups.push(field.trim().to_owned());
-            } else {
-                let value: Option<f32> = field.trim().parse().ok();
-                let name = header.get(at).unwrap_or_default();
-                values.push(value.ok_or_else(|| source.fault(format_args!("has no number in column `{name}` of row {}", number + 2)))?);
+            let shown = || field.trim().chars().take(20).collect::<String>();
+            if at == label || Some(at) == group {
+                let what = if at == label { "class" } else { "group" };
+                if field.contains(['\n', '\r']) {
+                    let fault = wrong(&format!("a {what} of several lines"), at);
+                    return Err(fault.help(format!("close the quote before `{}`", shown().lines().next().unwrap_or_default())));
+                }
+                if field.trim().is_empty() {
+                    return Err(wrong(&format!("no {what}"), at).help("fill it in, or leave the row out"));
+                }
+                if at == label { &mut labels } else { &mut rows.groups }.push(field.trim().to_owned());
+                continue;
             }
+            let value: f32 = field.trim().parse().map_err(|_| wrong("no number", at))?;
+            if !value.is_finite() {
+                let fault = wrong(&format!("`{}`, which is no number to train on,", shown()), at);
+                return Err(fault.help("put a number there, or leave the row out"));
+            }
+            values.push(value);
         }
     }
     let width = header.len() - 1 - usize::from(group.is_some());
@@ -86,6 +109,14 @@ pub(super) fn rows_of_csv(request: &Request<'_>) -> Outcome<Dataset> {
     }
     // Classes that are whole numbers keep them; words count in their order.
     let whole: Option<Vec<u32>> = labels.iter().map(|label| label.parse().ok().filter(|label| *label < 100_000)).collect();
+    if let Some(whole) = &whole {
+        let (highest, distinct) = (whole.iter().max().copied().unwrap_or_default(), whole.iter().collect::<BTreeSet<_>>().len());
+        if highest >= SPARSE && distinct.saturating_mul(10) <= highest as usize {
+            let what =
+                format!("has the class {highest}, but only {} in all: whole numbers are taken as they are", text::count(distinct, "class"));
+            return Err(source.fault(what).help("number the classes from 0 without such gaps, or put a letter before each number"));
+        }
+    }
     rows.labels = whole.unwrap_or_else(|| {
         let names: BTreeSet<&String> = labels.iter().collect();
         let sorted: Vec<&&String> = names.iter().collect();
@@ -200,6 +231,7 @@ fn of_arrays(request: &Request<'_>, source: &Source, file: &mut dyn Arrays) -> O
         if number > 0 && !has(x) {
             continue;
         }
+        request.go_on()?;
         let (pictures, labels) = (file.array(x).at(place)?, file.array(y).at(place)?.integers(y).at(place)?);
         let (count, own) = match (pictures.shape.as_slice(), first) {
             (&[count, width], _) => (count, Shape { channels: width, height: 1, width: 1 }),

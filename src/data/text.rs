@@ -7,13 +7,20 @@ use super::Shape;
 use super::assemble::{Rows, of_floats, of_tokens};
 use super::dataset::{Dataset, Vocabulary};
 use super::members::{Place, Wanted};
-use super::registry::Request;
+use super::registry::{Request, room};
 use crate::base::{Fault, Outcome};
 use crate::spec::catalog::{Field, Type, When};
+use crate::spec::rules::Breach;
 use std::collections::{BTreeMap, HashMap};
 
 /// The most bytes of a text file.
 const GREATEST: u64 = 2 << 30;
+/// Bytes that a word takes on its way: its number, and that number as it is kept. And what a text's label and group take.
+const WORD: u64 = 8;
+const ROW: u64 = 8;
+/// What there is to do about more than fits this machine.
+const SHORTER: &str = "choose a smaller `length`, or use a machine with more memory";
+const SHORTER_OR_FEWER: &str = "choose a smaller `length` or a greater `step`, or use a machine with more memory";
 /// Special words come first: padding, `cls`, unknown, end.
 const SPECIAL: u32 = 4;
 const UNKNOWN: u32 = 2;
@@ -28,6 +35,11 @@ pub(super) fn news_fields() -> Vec<Field> {
         Field::with("words", Type::Int { min: 5, max: 1 << 20 }, 32_000, "The size of the vocabulary, with 4 special words.")
             .from("max_tokens", "PFLlib"),
     ]
+}
+
+/// What is wrong with the length of so many texts on this machine.
+pub(super) fn rules(name: &str, samples: usize, length: usize) -> Option<Breach> {
+    room(name, samples as u64, length as u64 * WORD + ROW, SHORTER).err().map(|fault| Breach::new("length", fault))
 }
 
 /// AG News and Sogou News: rows of a class from 1, a title and texts.
@@ -48,6 +60,7 @@ pub(super) fn news(request: &Request<'_>, classes: usize, archives: &[&str]) -> 
         }
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(content.as_slice());
         for (number, row) in reader.records().enumerate() {
+            request.go_on_at(number)?;
             let row = row.map_err(|e| place.fault(format_args!("cannot be read: `{name}`: {e}")))?;
             let class = row.get(0).and_then(|field| field.trim().parse::<u32>().ok()).filter(|class| (1..=classes as u32).contains(class));
             let class = class.ok_or_else(|| {
@@ -60,6 +73,7 @@ pub(super) fn news(request: &Request<'_>, classes: usize, archives: &[&str]) -> 
             rows.train = rows.labels.len();
         }
     }
+    request.room(texts.len() as u64, length as u64 * WORD + ROW, SHORTER)?;
     let vocabulary = most_frequent(&texts, words - SPECIAL as usize);
     let mut ids = Vec::with_capacity(texts.len() * length);
     for text in &texts {
@@ -133,6 +147,7 @@ pub(super) fn sentences(request: &Request<'_>) -> Outcome<Dataset> {
     if request.params.choice("form", FORMS)? == Some(1) {
         return counts(request, &texts, &vocabulary, rows);
     }
+    request.room(texts.len() as u64, length as u64 * WORD + ROW, SHORTER)?;
     let mut ids = Vec::new();
     for text in &texts {
         let own = text.iter().map(|word| vocabulary.get(word.as_str()).copied().unwrap_or(UNKNOWN));
@@ -187,7 +202,10 @@ pub(super) fn play(request: &Request<'_>) -> Outcome<Dataset> {
     alphabet.dedup();
     let number = |c: char| alphabet.binary_search(&c).map_or(0, |at| at as u32);
     let (mut ids, mut rows) = (Vec::new(), Rows { what: "speaker", ..Rows::default() });
+    let windows = |speech: &String| (speech.chars().count().saturating_sub(length)).div_ceil(step) as u64;
+    request.room(speeches.values().map(windows).sum(), length as u64 * WORD + ROW, SHORTER_OR_FEWER)?;
     for (speaker, speech) in speeches {
+        request.go_on()?;
         let numbers: Vec<u32> = speech.chars().map(number).collect();
         for window in numbers.windows(length + 1).step_by(step) {
             ids.extend(&window[..length]);

@@ -42,6 +42,7 @@ fn each(request: &Request<'_>, names: [&str; 2], rows: &mut Rows, visit: &mut Vi
     for (side, name) in names.into_iter().enumerate() {
         let (file, clients) = open(request, name)?;
         for (client, group) in clients {
+            request.go_on()?;
             let fields = file.links(group).map_err(|fault| fault.at(format!("client `{client}`")))?;
             visit(&file, &fields, rows).map_err(|fault| fault.at(format!("client `{client}`")))?;
             rows.groups.resize(rows.labels.len(), client);
@@ -176,7 +177,10 @@ pub(super) fn shakespeare(request: &Request<'_>) -> Outcome<Dataset> {
     let (begin, end, unknown) = special(numbers.len());
     let (mut rows, mut ids) = (Rows { what: "role", ..Rows::default() }, Vec::new());
     each(request, ["shakespeare_train.h5", "shakespeare_test.h5"], &mut rows, &mut |file, fields, rows| {
-        for snippet in file.array(field(file, fields, "snippets")?)?.texts(file)? {
+        let snippets = file.array(field(file, fields, "snippets")?)?.texts(file)?;
+        // Each of them is filled up.
+        request.room((rows.labels.len() + snippets.len()) as u64, length as u64 * 8, "choose a smaller `length`, or fewer `clients`")?;
+        for snippet in snippets {
             let own = snippet.chars().map(|c| numbers.get(&c).copied().unwrap_or(unknown));
             let all: Vec<u32> = std::iter::once(begin).chain(own).chain([end]).collect();
             pieces(&all, length, &mut ids, &mut rows.labels);

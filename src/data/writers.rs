@@ -77,6 +77,11 @@ pub(super) fn load(request: &Request<'_>) -> Outcome<Dataset> {
     writers.truncate(most);
     let (mut rows, mut values, mut side) = (Rows { what: "writer", ..Rows::default() }, Vec::new(), size);
     for (name, pictures) in writers {
+        request.go_on()?;
+        // Each picture as it is read, and as it is kept.
+        let area = |side: usize| (side * side * channels) as u64;
+        let less = "choose a smaller `size`, or fewer `writers`, or use a machine with more memory";
+        request.room((rows.labels.len() + pictures.len()) as u64, 2 * side.map_or(1, area), less)?;
         let mut own = Vec::with_capacity(pictures.len());
         for pair in pictures {
             let mut pair = pair.items().filter(|pair| pair.len() == 2).ok_or_else(wrong)?;

@@ -180,11 +180,28 @@ pub fn enough_words(kind: &str, params: &Map<String, Value>, size: u64, padding:
     Ok(())
 }
 
+/// Refuses a padding that is none of the `size` words, where the model does not say how many it knows.
+///
+/// # Errors
+/// A stage fault.
+pub fn padding_is_a_word(kind: &str, params: &Map<String, Value>, size: u64) -> Outcome<()> {
+    let number = |name: &str| params.get(name).and_then(Value::as_u64).filter(|_| takes_texts(kind, params));
+    match number("padding").filter(|padding| number("words").is_none() && *padding >= size) {
+        None => Ok(()),
+        Some(padding) => {
+            let last = size.saturating_sub(1);
+            Err(Fault::stage(format!("`padding` is {padding}, but the words of the data set are 0 to {last}")).help("leave `padding` out"))
+        }
+    }
+}
+
 /// The parameters with some vocabulary where the data set is to say it: what is asked here does not depend on which.
 #[must_use]
 pub fn with_some_words(kind: &str, params: &Map<String, Value>) -> Map<String, Value> {
     let mut params = params.clone();
-    for (word, number) in [("words", 2), ("padding", 0)] {
+    // A padding that is said is one of the words that are not.
+    let most = params.get("padding").and_then(Value::as_u64).map_or(2, |padding| padding.saturating_add(1).clamp(2, 1 << 24));
+    for (word, number) in [("words", most), ("padding", 0)] {
         if asks(kind, word) && params.get(word).is_none_or(Value::is_null) {
             params.insert(word.to_owned(), number.into());
         }

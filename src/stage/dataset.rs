@@ -8,7 +8,8 @@ use crate::store::Store;
 
 /// Outputs `info` (description), `samples` and `labels`.
 pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
-    store(host, &data::load(tag(task, "name")?, &task.params, host.data_dirs())?)
+    let stop = || host.stopping();
+    store(host, &data::load_until(tag(task, "name")?, &task.params, host.data_dirs(), &stop)?)
 }
 
 /// Puts a data set into the store, as the three outputs.

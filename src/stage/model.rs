@@ -56,6 +56,7 @@ pub(super) fn run(task: &Task, host: &dyn Host) -> Outcome<Outputs> {
         }
         let number = |name: &str| vocabulary.get(name).and_then(Value::as_u64).unwrap_or_default();
         models::enough_words(&kind, &params, number("size"), number("padding"))?;
+        models::padding_is_a_word(&kind, &task.params, number("size"))?;
     }
     let net = Arc::new(models::build(&kind, &params, info.shape, info.classes)?);
     // Its parameters, and on their way to a file: in torch's order, as bytes, and as the file.

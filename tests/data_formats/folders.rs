@@ -29,6 +29,16 @@ fn pictures_of_ones_own_are_read_from_folders() {
     put(dir.path(), "people/frown/ben/1.png", &png(2, 2, [9, 9, 9]));
     let data = sound("images", json!({"folder": "people", "groups": true}), dir.path());
     assert_eq!((data.labels(), data.groups().expect("people").names.clone()), (&[0, 1][..], vec!["anna".to_owned(), "ben".to_owned()]));
+    let empty = |folder: &str, groups: bool| {
+        let fault = get("images", json!({"folder": folder, "groups": groups}), dir.path()).expect_err("nothing in it");
+        assert!(fault.what.contains(&format!("/{folder}`")) && fault.help.is_some(), "{fault}");
+        fault.what
+    };
+    put(dir.path(), "flat/a.png", &png(2, 2, [9, 9, 9]));
+    assert!(empty("flat", false).contains("has no pictures `CLASS/PICTURE` that end in .png"));
+    assert!(empty("flat", true).contains("has no pictures `CLASS/GROUP/PICTURE`"));
+    put(dir.path(), "half/train/readme.txt", b"");
+    assert!(empty("half", false).contains("has no pictures `train/CLASS/PICTURE`"));
     assert!(get("images", json!({"folder": "nowhere"}), dir.path()).expect_err("no folder").what.contains("there is no folder `nowhere`"));
 }
 
@@ -116,4 +126,17 @@ fn the_data_sets_of_pictures_are_read_in_their_layouts() {
     at("iWildCam/iwildcam_v2.0/train/y.jpg", 3);
     put(dir.path(), "iWildCam/iwildcam_v2.0/metadata.csv", b"split,location_remapped,filename,y\ntrain,17,x.jpg,5\nid_val,17,y.jpg,9\n");
     assert_eq!(sound("iwildcam", json!({}), dir.path()).labels(), [0]);
+}
+
+#[test]
+fn drawings_that_are_not_there_are_named() {
+    let dir = temporary();
+    std::fs::create_dir_all(dir.path().join("Omniglot/images_background_small2/Latin")).expect("a temporary folder");
+    let fault = get("omniglot", json!({}), dir.path()).expect_err("another subset");
+    let help = fault.help.expect("help");
+    assert!(help.starts_with("say `subset: small2`, which is there; or put `images_background.zip` into"), "{help}");
+    let fault = get("omniglot", json!({"subset": "small2"}), dir.path()).expect_err("empty");
+    assert!(fault.what.contains("has no drawings: there are no files `images_background_small2/ALPHABET/CHARACTER/"), "{fault}");
+    let fault = get("omniglot", json!({"subset": "small1"}), dir.path()).expect_err("not there");
+    assert!(fault.help.expect("help").contains("`images_background_small1.zip`"));
 }

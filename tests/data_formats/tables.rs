@@ -44,6 +44,28 @@ fn tables_and_arrays_of_ones_own_are_read() {
 }
 
 #[test]
+fn rows_of_csv_that_are_not_sound_are_named() {
+    let dir = temporary();
+    let read = |content: &str| {
+        put(dir.path(), "own.csv", content.as_bytes());
+        get("csv", json!({"file": "own.csv", "group": "who", "label": "y"}), dir.path())
+    };
+    let wrong = |content: &str, said: &str| {
+        let fault = read(content).expect_err(content);
+        assert!(fault.kind == FaultKind::Storage && fault.what.contains(said), "{content:?}: {fault}");
+    };
+    assert_eq!(read("a,y,who\n1,-1,u\n2,1,v\n").expect("sound").labels(), [0, 1]);
+    assert_eq!(read("a,y,who\n1,3,u\n2,1,v\n").expect("sound").classes(), 4);
+    wrong("a,y,who\n1,0,u\nnan,1,v\n", "has `nan`, which is no number to train on, in column `a` of row 3");
+    wrong("a,y,who\n-inf,0,u\n", "has `-inf`, which is no number to train on, in column `a` of row 2");
+    wrong("a,y,who\n1e39,0,u\n", "has `1e39`, which");
+    wrong("a,y,who\n1,,u\n", "has no class in column `y` of row 2");
+    wrong("a,y,who\n1,0, \n", "has no group in column `who` of row 2");
+    wrong("a,y,who\n1,0,\"u\n2,1,v\n3,0,w\n", "has a group of several lines in column `who` of row 2");
+    wrong("a,y,who\n1,0,u\n1,5,u\n1,99999,v\n", "has the class 99999, but only 3 classes in all");
+}
+
+#[test]
 fn arrays_of_numpy_and_safetensors_are_read() {
     let data = sound("npz", json!({"file": "arrays.npz"}), &golden("formats"));
     assert_eq!((data.labels(), data.original_train(), data.shape()), (&[1, 0, 2][..], 2, Shape { channels: 1, height: 3, width: 4 }));
@@ -106,6 +128,7 @@ fn leafs_json_is_read_as_texts_or_numbers() {
     assert!(fault.what.contains("`classes` is 10, but the next one of a text is one of 80 characters"), "{fault}");
     for (content, part) in [
         (&br#"{"users": ["u"], "user_data": {}}"#[..], "has no data of user `u`"),
+        (br#"{"users": ["u", "u"], "user_data": {"u": {"x": [[1]], "y": [0]}}}"#, "names the user `u` twice"),
         (br#"{"users": ["u"], "user_data": {"u": {"x": [[1]], "y": [0, 1]}}}"#, "has 1 samples but 2 labels"),
         (br#"{"users": ["u"], "user_data": {"u": {"x": [[1], [1, 2]], "y": [0, 1]}}}"#, "has samples of 2 and of 1 values"),
         (br#"{"users": ["u"], "user_data": {"u": {"x": [[1]], "y": [-1]}}}"#, "that is no class"),

@@ -5,6 +5,9 @@ use super::Partition;
 use crate::base::Outcome;
 use serde_json::{Value, json};
 
+/// The format of the index lists in json.
+pub(super) const FORMAT: &str = "pflpipe-partition-1";
+
 impl Partition {
     /// The index lists as json, with the manifest of the partition beside them, and `alpha` where it has one.
     ///
@@ -14,7 +17,7 @@ impl Partition {
         let clients: Vec<Value> = self.clients().iter().map(|client| json!({"train": client.train, "test": client.test})).collect();
         let manifest = self.manifest(labels)?;
         let mut all = json!({
-            "format": "pflpipe-partition-1",
+            "format": FORMAT,
             "samples": self.samples(),
             "classes": self.classes(),
             "hold_out": self.hold_out(),
@@ -28,7 +31,7 @@ impl Partition {
     }
     /// The index lists as npz: `train`, `test` and `hold_out` hold the samples of one client after the other, and
     /// `train_offsets`, `test_offsets` where each client begins and the last one ends; `overlaps`, where there are any, is how often
-    /// a sample is held by one client more. All of them int64; and `alpha`, where there is one, float64.
+    /// a sample is held by one client more; `samples` is the size of the data set. All of them int64; and `alpha`, where there is one, float64.
     ///
     /// # Errors
     /// An internal fault when the file cannot be made.
@@ -48,6 +51,7 @@ impl Partition {
             members.push((names[0], array(&mut lists().flatten().map(|&index| u64::from(index)))));
             members.push((names[1], array(&mut offsets)));
         }
+        members.push(("samples", array(&mut std::iter::once(self.samples() as u64))));
         members.push(("hold_out", array(&mut self.hold_out().iter().map(|&index| u64::from(index)))));
         if self.flags().overlaps > 0 {
             members.push(("overlaps", array(&mut std::iter::once(self.flags().overlaps))));

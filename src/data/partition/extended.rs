@@ -6,7 +6,8 @@
 use super::super::params::Params;
 use super::numpy::Legacy;
 use super::request::Request;
-use super::{Drawn, dirichlet, pathological};
+use super::{Drawn, dirichlet, known, pathological};
+use crate::base::fault::Placed;
 use crate::base::random::{Purpose, stream};
 use crate::base::{Fault, Outcome};
 use crate::spec::catalog::{Field, Type};
@@ -53,6 +54,7 @@ fn slices(holders: &[Vec<usize>]) -> Vec<&[usize]> {
 /// PFLlib's allocation: every client draws its classes, all again until each class has half its mean number of clients.
 fn allocate(request: &Request<'_>, per_client: usize, rng: &mut Legacy) -> Outcome<Vec<Vec<usize>>> {
     let classes = request.classes();
+    known::covered(request.clients, per_client, classes).at(|| format!("partition `{}`", request.rule.name))?;
     let wanted = (per_client * request.clients / classes / 2).max(1);
     for _ in 0..request.attempts {
         request.stop.go_on()?;

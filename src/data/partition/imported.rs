@@ -11,17 +11,18 @@ use super::super::pfllib::Made;
 use super::super::registry::inside;
 use super::numpy::Legacy;
 use super::request::Request;
-use super::{Drawn, Flags};
+use super::{Drawn, Flags, export};
 use crate::base::fault::Placed;
 use crate::base::{Digest, Fault, Outcome};
 use crate::spec::catalog::{Field, Type};
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The most bytes of a file of index lists.
-const GREATEST: u64 = 1 << 30;
+pub(super) const GREATEST: u64 = 1 << 30;
 
 pub(super) fn fields() -> Vec<Field> {
     vec![Field::optional(
@@ -44,10 +45,9 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, _: Option<&mut Le
         return Ok(Drawn::split(clients, tests, Flags { attempts: 1, ..Flags::default() }));
     };
     let source = find(name, request.folders)?;
-    let Lists { clients, mut tests, hold_out, overlaps } = read(&source).at(|| format!("`{}`", source.path.display()))?;
-    if clients.is_empty() {
-        return Err(source.fault("has no clients").help("a file of index lists has one list of samples, or two, for each client"));
-    }
+    let lists = read(&source).at(|| format!("`{}`", source.path.display()))?;
+    lists.of_data(&source, request.labels.len(), request.classes())?;
+    let Lists { clients, mut tests, hold_out, overlaps, .. } = lists;
     // A test set that all clients share is written out for each of them.
     let shared = !hold_out.is_empty() && tests.as_ref().is_some_and(|tests| tests.iter().all(|test| *test == hold_out));
     if shared {
@@ -58,7 +58,7 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, _: Option<&mut Le
 }
 
 /// Whose each sample is: how many are left out, held out and given twice.
-fn holders(source: &Source, samples: usize, sides: [&[Vec<u32>]; 2], hold_out: &[u32], overlaps: u64) -> Outcome<Flags> {
+pub(super) fn holders(source: &Source, samples: usize, sides: [&[Vec<u32>]; 2], hold_out: &[u32], overlaps: u64) -> Outcome<Flags> {
     let whose = |id: usize| if id == usize::MAX { "the hold-out".to_owned() } else { format!("client {id}") };
     let of_clients = sides.into_iter().flat_map(|side| side.iter().enumerate()).flat_map(|(id, own)| own.iter().map(move |s| (id, *s)));
     let mut holders = vec![None; samples];
@@ -111,27 +111,53 @@ fn find(name: &str, folders: &[PathBuf]) -> Outcome<Source> {
 
 /// What a file holds.
 #[derive(Default)]
-struct Lists {
-    clients: Vec<Vec<u32>>,
+pub(super) struct Lists {
+    pub clients: Vec<Vec<u32>>,
     /// Where the file has them; otherwise the clients are split here.
-    tests: Option<Vec<Vec<u32>>>,
-    hold_out: Vec<u32>,
+    pub tests: Option<Vec<Vec<u32>>>,
+    pub hold_out: Vec<u32>,
     /// How often a sample is given to one client more.
-    overlaps: u64,
+    pub overlaps: u64,
+    /// Samples and classes of the data set that was partitioned, where the file says them.
+    pub of: (Option<u64>, Option<u64>),
 }
 
+impl Lists {
+    /// Refuses a file without clients, and one of another data set.
+    fn of_data(&self, source: &Source, samples: usize, classes: usize) -> Outcome<()> {
+        if self.clients.is_empty() {
+            return Err(source.fault("has no clients").help("a file of index lists has one list of samples, or two, for each client"));
+        }
+        for (told, there, what) in [(self.of.0, samples, "sample"), (self.of.1, classes, "class")] {
+            if let Some(told) = told.filter(|told| *told != there as u64) {
+                let counted = |n| crate::base::text::count(n, what);
+                let told = counted(usize::try_from(told).unwrap_or(usize::MAX));
+                return Err(source
+                    .fault(format_args!("is a partition of {told}, but the data set has {}", counted(there)))
+                    .help("give the partition the data set that it was made of, with the same parameters"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `partition export` writes as json; of the manifest what matters here.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Own {
-        clients: Vec<Pair>,
-        #[serde(default)]
-        hold_out: Vec<u32>,
-        #[serde(default)]
-        manifest: Told,
-    },
-    List(Vec<Vec<u32>>),
-    Map(BTreeMap<String, Vec<u32>>),
+struct Own {
+    clients: Vec<Pair>,
+    #[serde(default)]
+    hold_out: Vec<u32>,
+    samples: Option<u64>,
+    classes: Option<u64>,
+    manifest: Option<Told>,
+}
+
+/// What a map of json may say about itself.
+#[derive(Deserialize)]
+struct Keys {
+    clients: Option<IgnoredAny>,
+    /// Of another program it may be anything.
+    format: Option<Value>,
 }
 
 /// What of the manifest matters here.
@@ -156,28 +182,41 @@ struct Pair {
 
 fn read(source: &Source) -> Outcome<Lists> {
     let content = source.whole(GREATEST)?;
-    if content.starts_with(b"PK") {
-        return from_npz(&content);
+    if content.starts_with(b"PK") { from_npz(&content) } else { from_json(source, &content) }
+}
+
+/// The lists in json: as [`Partition::to_json`](super::Partition::to_json) writes them, a list of lists, or a map of lists by client.
+pub(super) fn from_json(source: &Source, content: &[u8]) -> Outcome<Lists> {
+    if !content.trim_ascii_start().starts_with(b"{") {
+        return Ok(Lists { clients: parsed(source, content)?, ..Lists::default() });
     }
-    let unreadable = "is neither npz nor json of index lists";
-    match serde_json::from_slice(&content) {
-        Ok(Written::Own { clients, hold_out, manifest }) => {
-            let (train, test) = clients.into_iter().map(|pair| (pair.train, pair.test)).unzip();
-            Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps: manifest.flags.overlaps })
-        }
-        Ok(Written::List(clients)) => Ok(Lists { clients, ..Lists::default() }),
-        Ok(Written::Map(map)) => {
-            let mut lists: Vec<(u64, Vec<u32>)> = Vec::new();
-            for (id, list) in map {
-                lists.push((id.parse().map_err(|_| source.fault(format_args!("has a client `{id}`, but clients are numbers")))?, list));
-            }
-            lists.sort_by_key(|(id, _)| *id);
-            Ok(Lists { clients: lists.into_iter().map(|(_, list)| list).collect(), ..Lists::default() })
-        }
-        Err(error) => Err(source
-            .fault(format_args!("{unreadable}: {error}"))
-            .help("`pflpipe partition export` writes such files; a list of samples for each client is taken too")),
+    let keys: Keys = parsed(source, content)?;
+    let own = |format: &&str| format.starts_with("pflpipe-") && *format != export::FORMAT;
+    if let Some(format) = keys.format.as_ref().and_then(Value::as_str).filter(own) {
+        return Err(source
+            .fault(format_args!("is of the format `{format}`, but this version reads `{}`", export::FORMAT))
+            .help("export the partition again with this version, or read the file with the one that wrote it"));
     }
+    if keys.clients.is_some() {
+        let Own { clients, hold_out, samples, classes, manifest } = parsed(source, content)?;
+        let (train, test) = clients.into_iter().map(|pair| (pair.train, pair.test)).unzip();
+        let overlaps = manifest.unwrap_or_default().flags.overlaps;
+        return Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps, of: (samples, classes) });
+    }
+    let mut lists: Vec<(u64, Vec<u32>)> = Vec::new();
+    for (id, list) in parsed::<BTreeMap<String, Vec<u32>>>(source, content)? {
+        lists.push((id.parse().map_err(|_| source.fault(format_args!("has a client `{id}`, but clients are numbers")))?, list));
+    }
+    lists.sort_by_key(|(id, _)| *id);
+    Ok(Lists { clients: lists.into_iter().map(|(_, list)| list).collect(), ..Lists::default() })
+}
+
+fn parsed<T: DeserializeOwned>(source: &Source, content: &[u8]) -> Outcome<T> {
+    serde_json::from_slice(content).map_err(|error| {
+        source
+            .fault(format_args!("is neither npz nor json of index lists: {error}"))
+            .help("`pflpipe partition export` writes such files; a list of samples for each client is taken too")
+    })
 }
 
 /// How the clients in the file of a partition with these parameters were made, where the file says it.
@@ -223,7 +262,8 @@ fn from_npz(content: &[u8]) -> Outcome<Lists> {
     let sample = |value: i64| u32::try_from(value).map_err(|_| Fault::storage(format!("`hold_out` holds {value}, which is no sample")));
     let hold_out = hold_out.into_iter().map(sample).collect::<Outcome<_>>()?;
     let overlaps = if has("overlaps") { arrays.integers("overlaps")?.first().copied().unwrap_or_default() } else { 0 };
-    Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps: u64::try_from(overlaps).unwrap_or_default() })
+    let samples = if has("samples") { arrays.integers("samples")?.first().and_then(|n| u64::try_from(*n).ok()) } else { None };
+    Ok(Lists { clients: train, tests: Some(test), hold_out, overlaps: u64::try_from(overlaps).unwrap_or_default(), of: (samples, None) })
 }
 
 #[cfg(test)]
@@ -262,9 +302,20 @@ mod tests {
     fn lists_that_say_nothing_or_lead_out_are_refused() {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let dirs = [dir.path().to_path_buf()];
-        std::fs::write(dir.path().join("none.json"), r#"{"clients": []}"#).expect("a temporary file");
-        let fault = make("imported", &json!({"file": "none.json"}), &[0, 1, 2], &dirs).expect_err("nobody");
-        assert!(fault.what.ends_with("has no clients"), "{fault}");
+        for (content, said) in [
+            (r#"{"clients": []}"#, "has no clients"),
+            (r#"{"clients": [{"train": [0, 1, 2]}], "samples": 5620}"#, "is a partition of 5620 samples, but the data set has 3 samples"),
+            (r#"{"clients": [{"train": [0, 1, 2]}], "classes": 1}"#, "is a partition of 1 class, but the data set has 3 classes"),
+            (r#"{"clients": [{"train": [0]}], "format": "pflpipe-partition-2"}"#, "is of the format `pflpipe-partition-2`, but this"),
+            (r#"{"clients": [{"train": [0, "x"]}]}"#, "invalid type: string \"x\", expected u32 at line 1 column 30"),
+            ("[[0, 1], [-2]]", "invalid value: integer `-2`, expected u32 at line 1"),
+            (r#"{"first": [0, 1]}"#, "has a client `first`, but clients are numbers"),
+            ("what", "is neither npz nor json of index lists: expected value at line 1 column 1"),
+        ] {
+            std::fs::write(dir.path().join("none.json"), content).expect("a temporary file");
+            let fault = make("imported", &json!({"file": "none.json"}), &[0, 1, 2], &dirs).expect_err(content);
+            assert!(fault.to_string().contains(said), "{content}: {fault}");
+        }
         for name in ["../x.json", "/etc/x.json", ""] {
             let fault = make("imported", &json!({"file": name}), &[0, 1, 2], &dirs).expect_err("outside");
             assert!(fault.what.contains("inside a data folder"), "{fault}");

@@ -16,6 +16,8 @@ pub fn rules(params: &Map<String, Value>, data: Option<&Facts>) -> Vec<Breach> {
     breaches.extend(balance(rule, params).err().map(|fault| Breach::new("balance", fault)));
     breaches.extend(limits(params).err().map(|fault| Breach::new("most_samples", fault)));
     breaches.extend(test(params).err().map(|fault| Breach::new("test", fault)));
+    breaches.extend(too_large(params));
+    breaches.extend(split(rule, params).err().map(|fault| Breach::new("most_samples", fault)));
     if rule.has == Has::Split {
         breaches.extend(regions::rules(params, data.map(|data| data.classes)));
     }
@@ -24,6 +26,20 @@ pub fn rules(params: &Map<String, Value>, data: Option<&Facts>) -> Vec<Breach> {
     }
     breaches.extend(data.map(|data| of_data(rule, params, data)).unwrap_or_default());
     breaches
+}
+
+/// The greatest values with which draws and their sums are finite.
+const GREATEST: [(&str, f64); 6] =
+    [("alpha", 1e100), ("beta", 1e100), ("size_alpha", 1e100), ("size_sigma", 100.0), ("sigma", 100.0), ("noise", 1e6)];
+
+/// Numbers with which a draw would be none.
+pub(super) fn too_large(params: &Map<String, Value>) -> Vec<Breach> {
+    let breach = |&(name, most): &(&str, f64)| {
+        let found = params.get(name).and_then(Value::as_f64).filter(|found| *found > most)?;
+        let fault = Fault::stage(format!("`{name}` is {found:e}, with which numbers are drawn that are not finite"));
+        Some(Breach::new(name, fault.help(format!("choose at most {most:e}"))))
+    };
+    GREATEST.iter().filter_map(breach).collect()
 }
 
 /// Refuses a seed that numpy's generator does not take.
@@ -73,10 +89,62 @@ pub(super) fn test(params: &Map<String, Value>) -> Outcome<()> {
     }
 }
 
+/// Refuses what only an original test set could give, of a data set without one.
+pub(super) fn no_test_set(params: &Map<String, Value>) -> Outcome<()> {
+    let is = |name: &str, word: &str| params.get(name).and_then(Value::as_str) == Some(word);
+    let (found, help) = match (is("pool", "train"), is("test", "original")) {
+        (true, _) => ("`pool: train`", "use `hold_out` for a part of the samples"),
+        (_, true) => ("`test: original`", "use `test: split`, or `test: hold-out` with a `hold_out`"),
+        _ => return Ok(()),
+    };
+    Err(Fault::stage(format!("{found} needs an original test set, but the data set has none")).help(help))
+}
+
+/// The fault of a fraction that is too small to hold out a sample.
+pub(super) fn nothing_held_out(fraction: f64) -> Fault {
+    let what = format!("`hold_out: {fraction}` is less than half a sample of each class, so that no test set is held out");
+    Fault::stage(what).help("choose a greater `hold_out`")
+}
+
+/// Refuses clients that have room for fewer classes than there are.
+pub(super) fn covered(clients: usize, per_client: usize, classes: usize) -> Outcome<()> {
+    if clients.saturating_mul(per_client) >= classes {
+        return Ok(());
+    }
+    let (of, each, all) = (text::count(clients, "client"), text::count(per_client, "class"), text::count(classes, "class"));
+    Err(Fault::stage(format!("infeasible: {of} of {each} each cannot hold all {all}"))
+        .help("choose more clients or a greater `classes_per_client`"))
+}
+
+/// Refuses groups of more classes than there are.
+pub(super) fn so_many_classes(least: usize, classes: usize) -> Outcome<()> {
+    if least <= classes {
+        return Ok(());
+    }
+    Err(Fault::stage(format!("`least_classes` is {least}, but the data set has {}", text::count(classes, "class")))
+        .help(format!("choose 1 to {classes}")))
+}
+
+/// Refuses so few samples a client that PFLlib's split leaves none for training.
+fn split(rule: &Rule, params: &Map<String, Value>) -> Outcome<()> {
+    let word = |name: &str| params.get(name).and_then(Value::as_str);
+    let ratio = params.get("train_ratio").and_then(Value::as_f64).unwrap_or(0.75);
+    let most = params.get("most_samples").and_then(Value::as_u64);
+    let splits = rule.procedure(word("variant")) == Procedure::Pfllib && word("test").is_none_or(|test| test == "split");
+    match most.filter(|most| splits && (ratio * *most as f64).floor() < 1.0) {
+        None => Ok(()),
+        Some(most) => {
+            let what = format!("`most_samples` is {most}, of which `train_ratio` {ratio} leaves a client none for training");
+            Err(Fault::stage(what).help("choose a greater `most_samples`, or `variant: clean`"))
+        }
+    }
+}
+
 /// What a data set of which this is known does not have, or not enough of.
 fn of_data(rule: &Rule, params: &Map<String, Value>, data: &Facts) -> Vec<Breach> {
     let whole = |name: &str| params.get(name).and_then(Value::as_u64);
-    let mut breaches = Vec::new();
+    let count = |name: &str| whole(name).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+    let mut breaches = of_sides(rule, params, data);
     let mut breach = |path: &str, what: String, help: &str| breaches.push(Breach::new(path, Fault::stage(what).help(help)));
     let classes = data.classes as u64;
     if let Some(found) = whole("classes_per_client").filter(|found| *found > classes) {
@@ -104,8 +172,36 @@ fn of_data(rule: &Rule, params: &Map<String, Value>, data: &Facts) -> Vec<Breach
             "choose another `kind`, or a data set of numbers",
         );
     }
+    if rule.name == "imported" && !data.groups && params.get("file").is_none_or(Value::is_null) {
+        breach("file", "the data set came without clients".to_owned(), "say which `file` holds the index lists");
+    }
+    if let Some(fault) = count("least_classes").and_then(|least| so_many_classes(least, data.classes).err()) {
+        breaches.push(Breach::new("least_classes", fault));
+    }
     let Some(clients) = whole("clients") else { return breaches };
+    if rule.name == "natural"
+        && let Some(there) = data.count.filter(|there| clients > *there as u64)
+    {
+        let what = format!("infeasible: {clients} clients need as many groups, but the data set has {there}");
+        breaches.push(Breach::new("clients", Fault::stage(what).help(format!("choose at most {there}, or another `kind`"))));
+    }
     let procedure = rule.procedure(params.get("variant").and_then(Value::as_str));
+    let covers = match rule.name {
+        // PFLlib's leaves classes out.
+        "pathological" | "label-count" => procedure == Procedure::Clean,
+        name => name == "extended-dirichlet",
+    };
+    // With a part of the samples held out a class may have none left.
+    if covers && data.full && params.get("hold_out").and_then(Value::as_f64).unwrap_or_default() <= 0.0 {
+        let (clients, each) = (usize::try_from(clients).unwrap_or(usize::MAX), count("classes_per_client").unwrap_or(2));
+        breaches.extend(covered(clients, each, data.classes).err().map(|fault| Breach::new("clients", fault)));
+    }
+    let mut breach = |path: &str, what: String, help: &str| breaches.push(Breach::new(path, Fault::stage(what).help(help)));
+    let held_out = params.get("hold_out").and_then(Value::as_f64).unwrap_or_default() > 0.0;
+    if rule.name == "power-law" && procedure == Procedure::Clean && data.full && !held_out && clients + 1 < classes {
+        let what = format!("infeasible: {clients} clients of two neighboring classes each cannot hold all {classes} classes");
+        breach("clients", what, "choose more clients");
+    }
     if rule.name == "power-law" && procedure == Procedure::Fedml && !clients.is_multiple_of(classes.max(1)) {
         let what = format!("infeasible: {clients} clients are no multiple of the {classes} classes");
         breach("clients", what, "choose a multiple, or `variant: clean`");
@@ -132,6 +228,29 @@ fn of_data(rule: &Rule, params: &Map<String, Value>, data: &Facts) -> Vec<Breach
         let what = format!("infeasible: {clients} clients with at least {least} samples each need {needed} samples, but {there}");
         let bound = most / clients.max(1);
         breach("least_samples", what, &format!("choose {lower}fewer clients, or `least_samples` of at most {bound}"));
+    }
+    breaches
+}
+
+/// What the data set's original split, or its classes, cannot give.
+fn of_sides(rule: &Rule, params: &Map<String, Value>, data: &Facts) -> Vec<Breach> {
+    if !matches!(rule.has, Has::All | Has::Groups) {
+        return Vec::new();
+    }
+    let word = |name: &str| params.get(name).and_then(Value::as_str);
+    let mut breaches = Vec::new();
+    if data.tests == Some(false)
+        && let Err(fault) = no_test_set(params)
+    {
+        breaches.push(Breach::new(if word("pool") == Some("train") { "pool" } else { "test" }, fault));
+    }
+    let fraction = params.get("hold_out").and_then(Value::as_f64).unwrap_or_default();
+    if fraction > 0.0
+        && word("test") == Some("hold-out")
+        && word("pool") != Some("train")
+        && data.largest.is_some_and(|largest| fraction * (largest as f64) < 0.5)
+    {
+        breaches.push(Breach::new("hold_out", nothing_held_out(fraction)));
     }
     breaches
 }

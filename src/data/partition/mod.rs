@@ -7,6 +7,7 @@ mod bytes;
 mod deal;
 mod dirichlet;
 mod export;
+mod exported;
 mod extended;
 mod feature_noise;
 mod few_shot;
@@ -33,6 +34,7 @@ mod request;
 mod rules;
 mod split;
 
+pub use exported::{Exported, exported};
 pub use feature_noise::{Noise, noise};
 pub use few_shot::few_shot;
 pub use imported::{fingerprint, made};

@@ -6,7 +6,7 @@
 use super::super::params::Params;
 use super::numpy::Legacy;
 use super::request::Request;
-use super::{Drawn, Flags, deal};
+use super::{Drawn, Flags, deal, known};
 use crate::base::random::{Purpose, shuffle, stream};
 use crate::base::{Fault, Outcome, text};
 use crate::spec::catalog::{Field, Type, When};
@@ -44,6 +44,7 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, _: Option<&mut Le
     let mut samples = vec![Vec::new(); groups.names.len()];
     of.iter().enumerate().for_each(|(sample, &group)| samples[group as usize].push(sample as u32));
     let least_classes = params.count("least_classes", 1)?.unwrap_or(1);
+    known::so_many_classes(least_classes, request.classes())?;
     let enough = |own: &Vec<u32>| {
         let mut labels: Vec<u32> = own.iter().map(|&sample| request.labels[sample as usize]).collect();
         labels.sort_unstable();
@@ -58,14 +59,20 @@ pub(super) fn draw(request: &Request<'_>, params: &Params<'_>, _: Option<&mut Le
         let mut ways = vec!["fewer clients"];
         ways.extend(request.least.map(|_| "a lower `least_samples`"));
         ways.extend((least_classes > 1).then_some("a lower `least_classes`"));
-        let enough = if ways.len() > 1 { " with enough samples" } else { "" };
+        let enough = match (request.least.is_some(), least_classes > 1) {
+            (false, false) => "",
+            (true, false) => " with enough samples",
+            (false, true) => " with samples of enough classes",
+            (true, true) => " with enough samples and classes",
+        };
         if samples.is_empty() {
             ways.remove(0);
             return Err(Fault::stage(format!("infeasible: there is no {what}{enough}")).help(request.help(&ways)));
         }
         return Err(Fault::stage(format!(
-            "infeasible: {} need as many {what}s, but there {} {there}{enough}",
+            "infeasible: {} need as many {}, but there {} {there}{enough}",
             text::count(clients, "client"),
+            text::plural(what),
             if samples.len() == 1 { "is" } else { "are" },
         ))
         .help(request.help(&ways)));

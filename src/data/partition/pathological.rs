@@ -7,7 +7,8 @@
 use super::super::params::Params;
 use super::numpy::Legacy;
 use super::request::Request;
-use super::{Drawn, Flags, deal};
+use super::{Drawn, Flags, deal, known};
+use crate::base::fault::Placed;
 use crate::base::random::{Purpose, shuffle, stream, unit};
 use crate::base::{Fault, Outcome, text};
 use crate::spec::catalog::{Field, Type};
@@ -24,7 +25,7 @@ pub(super) fn fields() -> Vec<Field> {
 pub(super) fn per_client(request: &Request<'_>, params: &Params<'_>, present: usize) -> Outcome<usize> {
     let found = params.count("classes_per_client", 1)?.unwrap_or(2);
     if found > present {
-        return Err(Fault::stage(format!("`classes_per_client` is {found}, but the data set has {}", classes(present)))
+        return Err(Fault::stage(format!("`classes_per_client` is {found}, but the data set has {}", text::count(present, "class")))
             .help(format!("choose 1 to {present}"))
             .at(format!("partition `{}`", request.rule.name)));
     }
@@ -119,16 +120,7 @@ pub(super) fn holders(
     rng: &mut crate::base::random::Stream,
 ) -> Outcome<Vec<Vec<usize>>> {
     let place = || format!("partition `{}`", request.rule.name);
-    if request.clients * per_client < present.len() {
-        return Err(Fault::stage(format!(
-            "infeasible: {} of {} each cannot hold all {}",
-            text::count(request.clients, "client"),
-            classes(per_client),
-            classes(present.len())
-        ))
-        .at(place())
-        .help("choose more clients or a greater `classes_per_client`"));
-    }
+    known::covered(request.clients, per_client, present.len()).at(place)?;
     let holders = deal::deal_classes(rng, present.len(), request.clients, per_client);
     let short = present.iter().zip(&holders).find(|&(&class, holders)| request.by_class[class].len() < holders.len());
     match short {
@@ -141,8 +133,4 @@ pub(super) fn holders(
         .at(place())
         .help(request.help(&["fewer clients", "a lower `classes_per_client`"]))),
     }
-}
-
-fn classes(n: usize) -> String {
-    if n == 1 { "1 class".to_owned() } else { format!("{n} classes") }
 }

@@ -5,8 +5,8 @@
 use super::super::params::Params;
 use super::known;
 use super::population::Population;
+use crate::base::Outcome;
 use crate::base::random::{Purpose, shuffle, stream};
-use crate::base::{Fault, Outcome};
 
 /// Which samples are given out.
 pub(super) const POOLS: &[(&str, &str)] = &[
@@ -58,16 +58,11 @@ impl Pool {
             hold_out.iter().for_each(|&i| held[i as usize] = true);
             samples.retain(|&i| !held[i as usize]);
         }
-        let impossible = |what: &str, help: &str| Err(Fault::stage(what).help(help));
-        if only_train && population.train == population.labels.len() {
-            return impossible(
-                "`pool: train` needs an original test set, but the data set has none",
-                "use `hold_out` for a part of the samples",
-            );
+        if population.train == population.labels.len() {
+            known::no_test_set(params.map())?;
         }
         if test == HOLD_OUT && hold_out.is_empty() {
-            let what = format!("`hold_out: {fraction}` is less than half a sample of each class, so that no test set is held out");
-            return Err(Fault::stage(what).help("choose a greater `hold_out`"));
+            return Err(known::nothing_held_out(fraction));
         }
         Ok(Self { samples, hold_out, test })
     }

@@ -8,7 +8,7 @@ use super::Procedure;
 use super::pool::Pool;
 use super::population::{Population, Stop};
 use super::rules::{Has, MOST_ATTEMPTS, Rule};
-use crate::base::{Fault, Outcome, text};
+use crate::base::{Fault, Outcome, memory, text};
 use std::path::PathBuf;
 
 const BATCH: f64 = 10.0;
@@ -113,6 +113,9 @@ impl<'a> Request<'a> {
             let what = format!("`clients` is {clients}, but {}", request.there());
             return Err(Fault::stage(what).help(request.help(&["at most as many clients as there are samples"])));
         }
+        // One number for each client and class at least, in what the manifest says of it.
+        let table = (clients as u64).saturating_mul(classes as u64).saturating_mul(8);
+        memory::demand_or(table, &format!("a partition of {clients} clients and {classes} classes"), "choose fewer clients")?;
         match request.least {
             Some(least) if rule.has == Has::All => request.feasible(least).map(|()| request),
             _ => Ok(request),

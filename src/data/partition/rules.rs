@@ -323,6 +323,9 @@ pub fn build_from(kind: &str, params: &Map<String, Value>, population: &Populati
     if population.superclasses.len() != if population.superclasses.is_empty() { 0 } else { population.classes } {
         return Err(Fault::stage("the superclasses are not those of the classes"));
     }
+    if let Some(breach) = known::too_large(params.map()).into_iter().next() {
+        return Err(breach.fault);
+    }
     let pool = Pool::of(&params, population)?;
     let labels: Vec<u32> = pool.pick(population.labels);
     let groups: Vec<u32> = population.groups.map(|groups| pool.pick(&groups.of)).unwrap_or_default();

@@ -13,17 +13,20 @@ use crate::base::random::{Purpose, shuffle, stream};
 /// # Errors
 /// A stage fault for a client that would have no training or no test samples, where scikit-learn fails too.
 pub(super) fn pfllib(rng: &mut Legacy, clients: Vec<Vec<u32>>, request: &Request<'_>) -> Outcome<Vec<Client>> {
-    let split = |(id, own): (usize, Vec<u32>)| {
-        let train = (request.ratio * own.len() as f64).floor() as usize;
-        if train == 0 || train == own.len() {
-            return Err(request.too_few(id, own.len()));
-        }
+    let train_of = |n: usize| (request.ratio * n as f64).floor() as usize;
+    // The smallest of them says what would do for all.
+    let fails = |n: usize| train_of(n) == 0 || train_of(n) == n;
+    if let Some((id, own)) = clients.iter().enumerate().filter(|(_, own)| fails(own.len())).min_by_key(|(_, own)| own.len()) {
+        return Err(request.too_few(id, own.len()));
+    }
+    let split = |own: Vec<u32>| {
+        let train = train_of(own.len());
         let order = rng.permutation(own.len() as u32);
         let (test, train) = order.split_at(own.len() - train);
         let pick = |order: &[u32]| order.iter().map(|&at| own[at as usize]).collect();
-        Ok(Client { train: pick(train), test: pick(test) })
+        Client { train: pick(train), test: pick(test) }
     };
-    clients.into_iter().enumerate().map(split).collect()
+    Ok(clients.into_iter().map(split).collect())
 }
 
 /// A shuffled split from each client's own stream; a client with samples always has at least one training sample, and from two
