@@ -122,7 +122,7 @@ impl Algorithm for FedDbe {
             rule: "each step at client c minimises CE(head(base(x) + z_c)) + kappa mean((m_c - m)^2)/2, where m_c is a running mean of the \
                    features and m its mean over all clients after one training before the first round; then FedAvg",
             differences: "PFLlib's default kappa = 0 switches the regulariser off. A client without a whole batch, where PFLlib crashes, has no part in m. The default kappa suits PFLlib's CNN at its low learning rate; at higher rates or on fewer \
-                          features it ties the clients together and leaves little to gain on FedAvg: try 1",
+                          features it ties the clients together and leaves little to gain on FedAvg: try 1. The feature mean that each client sends before round 0, and the one that it gets back, are not among the floats",
             fields: vec![
                 Field::with("momentum", Type::fraction(), 1.0, "Share of the newest batch in the running mean; 1: that batch alone.")
                     .from("mu", "the authors' script for Fashion-MNIST and the CNN; try 0.1 for other models"),

@@ -63,7 +63,8 @@ impl Algorithm for FedDyn {
                    h <- h - alpha/N sum (v_c - w), w <- mean of v_c - h/alpha",
             differences: "PFLlib does not square the norm, so that its pull has the constant length alpha/2 (`penalty: norm`), and divides \
                           the sum of the models by the nominal cohort size whatever arrived (`divisor: static`). The training loss is \
-                          measured on the received model, where the penalty is zero",
+                          measured on the received model, where the penalty is zero. The default is PFLlib's form, as of all algorithms whose \
+                          reference runs; the default alpha was published with the squared form",
             fields: vec![
                 Variant::Pfllib.field(),
                 Field::with("alpha", Type::positive(), 0.1, "Weight of the regularizer, at the clients and at the server.")

@@ -31,6 +31,9 @@ pub(crate) struct FedGen {
     pool: Option<Pool>,
 }
 
+/// Widths of the generator: a greater one would be no small module beside the network, but most of the memory.
+const WIDTH: Type = Type::Int { min: 1, max: 16_384 };
+
 /// The noise that enters the generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -134,9 +137,8 @@ impl Algorithm for FedGen {
                           clients crash; here they adopt the model. PFLlib's default of 1000 server steps dominates the run time",
             fields: vec![
                 Variant::Pfllib.field(),
-                Field::with("noise_dim", Type::at_least(1), 32, "Width of the generator's noise.").from("d_z", "PFLlib's author (HtFLlib)"),
-                Field::with("hidden_dim", Type::at_least(1), 512, "Width of the generator's hidden layer.")
-                    .from("", "the authors' code for CIFAR"),
+                Field::with("noise_dim", WIDTH, 32, "Width of the generator's noise.").from("d_z", "PFLlib's author (HtFLlib)"),
+                Field::with("hidden_dim", WIDTH, 512, "Width of the generator's hidden layer.").from("", "the authors' code for CIFAR"),
                 Field::with("generator_learning_rate", Type::positive(), 0.005, "Adam's rate for the generator.").from("", "PFLlib"),
                 Field::with("server_steps", Type::at_least(0), 100, "Steps of the generator in each round.")
                     .from("", "PFLlib's author (HtFLlib)"),

@@ -74,7 +74,7 @@ impl Algorithm for FedPhp {
                     "What is evaluated.",
                 ),
             ],
-            revision: 3,
+            revision: 4,
         }
     }
     fn beside_gradients(&self) -> Option<&'static str> {

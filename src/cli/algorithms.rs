@@ -12,6 +12,9 @@ use crate::spec::catalog::{Bound, Default, Field, Type};
 use crate::spec::node::short;
 use serde_json::{Value, json};
 
+/// Names by which PFLlib runs algorithms that have others here.
+const PFLLIB: [(&str, &str); 4] = [("PerAvg", "perfedavg"), ("FedDistill", "fd"), ("FedMTL", "fedmtl"), ("LG-FedAvg", "lgfedavg")];
+
 /// List the algorithms, or describe one: its paper, its rule, its hyper-parameters.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
@@ -34,7 +37,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
             key: 0,
         })?,
         Some(name) => {
-            let found = described.iter().find(|d| d.name == *name || d.title.eq_ignore_ascii_case(name));
+            let known = PFLLIB.iter().find(|(theirs, _)| theirs.eq_ignore_ascii_case(name)).map_or(name.as_str(), |(_, ours)| ours);
+            let found = described.iter().find(|d| d.name == known || d.title.eq_ignore_ascii_case(known));
             let Some(description) = found else {
                 let names = || described.iter().map(|d| d.name);
                 let help = match nearest(name, names()) {

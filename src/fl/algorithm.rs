@@ -70,7 +70,7 @@ pub struct Aggregation<'a> {
 
 /// The letters of [`Description::down`] and [`Description::up`].
 pub const FLOATS: &str = "down and up are the floats that a client receives and sends in a round in which it takes part: w of the model, b of \
-                          its base, h of its head, n of its normalisations; f features, C classes that the round before met, c classes of the \
+                          its base, h of its head, n of its normalisations; f features, C classes (where prototypes or heads of classes travel, those that the round before met), c classes of the \
                           client, N clients, M models of others, r singular values kept of each m x n matrix, v numbers outside such matrices";
 
 /// What `pflpipe algorithms` tells of an algorithm.

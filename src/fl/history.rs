@@ -250,6 +250,7 @@ impl History {
                 Some(true) => "the threat wants no answer of a model, only damage",
             },
             "honest_accuracy" | "honest_accuracy_mean" if honest == Some(false) => "every client is malicious",
+            "train_loss" if self.took_no_step() => "no client ever took a training step",
             "train_loss" => "the training does not measure its loss",
             "seconds" | "seconds_per_round" => "nothing says how long the training took",
             _ if name.starts_with("validation_") => "the training has no `validation_ratio`",

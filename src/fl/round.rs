@@ -313,20 +313,21 @@ impl<'a, A: Algorithm> Run<'a, A> {
         for (intervention, memory) in world.interventions.iter().zip(&mut self.memories) {
             intervention.trained(world, round, &cohort, memory)?;
         }
+        let mut uploads = self.accept(uploads, &cohort)?;
+        // Of the whole round, also where an evaluation follows the training.
+        self.books.floats_down += down;
+        self.books.floats_up += uploads.iter_mut().map(|upload| algorithm.up(world, &mut upload.extra)).sum::<u64>();
         let done = round + 1;
         self.evaluate(When::AfterTraining, done, done.is_multiple_of(settings.eval_every) || done == settings.rounds, &cohort)?;
 
-        self.books.floats_down += down;
         world.meter.time(Work::Aggregate, || self.second_half(uploads, &cohort, nominal, tally.loss))
     }
 
     /// What the server does with the uploads, until everybody has what it sends.
-    fn second_half(&mut self, uploads: Vec<Uploaded<A::Upload>>, cohort: &[usize], nominal: usize, loss: f64) -> Outcome<()> {
+    fn second_half(&mut self, mut uploads: Vec<Uploaded<A::Upload>>, cohort: &[usize], nominal: usize, loss: f64) -> Outcome<()> {
         let (algorithm, world, round) = (self.algorithm, self.world, self.round);
         let (settings, done) = (&world.settings, round + 1);
-        let mut uploads = self.accept(uploads, cohort)?;
         let mut context = Aggregation { round, rounds: settings.rounds, clients: world.clients(), nominal, cohort };
-        self.books.floats_up += uploads.iter().map(|upload| algorithm.up(world, &mut upload.extra.clone())).sum::<u64>();
         let arrived = uploads.len();
         if let Some(averaged) = self.averaged.as_ref().filter(|_| arrived > 0) {
             between::sent(averaged, world, &mut self.memories, &context, &self.server.global, &mut uploads, Place::Secure)?;

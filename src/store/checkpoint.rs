@@ -96,6 +96,12 @@ impl Store {
         }
     }
 
+    /// Bytes of the objects of a key's checkpoint; 0 where there is none that can be read.
+    pub(super) fn checkpoint_size(&self, key: &Digest) -> u64 {
+        let found = self.find_checkpoint(&self.layout().checkpoint(key)).ok().flatten();
+        found.map_or(0, |(head, _)| head.objects.iter().map(|object| object.size).sum())
+    }
+
     /// The keys that have a checkpoint; whether it can be used is not looked at.
     #[must_use]
     pub fn checkpointed(&self) -> BTreeSet<Digest> {
@@ -154,6 +160,7 @@ mod tests {
         store.save_checkpoint(&key, b"round\n1", &[object]).expect("writable");
         store.save_checkpoint(&key, b"round\n2", &[object]).expect("writable");
         assert_eq!(store.load_checkpoint(&key).as_deref(), Some(&b"round\n2"[..]));
+        assert_eq!((store.checkpoint_size(&key), store.checkpoint_size(&Digest::of(b"other"))), (6, 0));
         assert_eq!(store.checkpointed(), BTreeSet::from([key]));
         let path = store.layout().checkpoint(&key);
         let good = std::fs::read(&path).expect("readable");

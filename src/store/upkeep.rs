@@ -38,7 +38,7 @@ pub struct Info {
 pub struct Listed {
     /// Its record.
     pub record: Record,
-    /// Bytes of its outputs.
+    /// Bytes of its outputs and of its checkpoint, from which it can be continued.
     pub bytes: u64,
     /// Whether all its objects are there.
     pub whole: bool,
@@ -91,7 +91,7 @@ impl Store {
         let mut listed: Vec<Listed> = index::scan(self.files(), self.layout())
             .into_iter()
             .map(|(record, _)| Listed {
-                bytes: record.outputs.values().map(|object| object.size).sum(),
+                bytes: record.outputs.values().map(|object| object.size).sum::<u64>() + self.checkpoint_size(&record.key),
                 whole: record.outputs.values().all(|object| self.has(object)),
                 pinned: pins.get(&record.key).cloned(),
                 record,

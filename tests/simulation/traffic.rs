@@ -72,7 +72,6 @@ fn floats_are_as_described() {
     for entry in algorithms::all().iter() {
         let description = &entry.description;
         let name = description.name;
-        // FedPHP looks before a round's uploads, so its third evaluation is of the second round.
         let case = case(name, json!({})).with(json!({"rounds": 3, "drop_last": false})).norm();
         let letters = Letters::of(&case);
         let history = case.run().unwrap_or_else(|fault| panic!("{name}: {fault}")).history;
