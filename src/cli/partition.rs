@@ -6,7 +6,7 @@ use super::args::{Changes, PipelineArgs};
 use super::context::Context;
 use super::output::{Answer, Text, columns};
 use super::target::Target;
-use super::{Reply, load};
+use super::{Reply, load, spare};
 use crate::base::text::{bytes, count, quoted};
 use crate::base::{Fault, Outcome};
 use crate::data::partition::{ClientSummary, Manifest, Partition, Population, build_from, made as imported, noise};
@@ -107,7 +107,7 @@ fn show(args: &Show, context: &mut Context<'_>) -> Reply {
     if args.from.file.extension().is_some_and(|extension| extension == "json") {
         shown.push((args.from.file.display().to_string(), exported(&args.from.file)?));
     } else {
-        each(&args.from, context, &mut |label, data, made, _| {
+        each(&args.from, args.svg.as_deref(), context, &mut |label, data, made, _| {
             shown.push((label.to_owned(), made.manifest(data.labels())?));
             Ok(())
         })?;
@@ -118,6 +118,7 @@ fn show(args: &Show, context: &mut Context<'_>) -> Reply {
             let fault = Fault::usage(format!("`--svg` draws one partition, but {} are meant", count(shown.len(), "partition")));
             return Err(fault.help(format!("name one of them: {} ...", quoted(labels))).into());
         };
+        spare::apart(path, [args.from.file.as_path()])?;
         std::fs::write(path, manifest.svg(label)).map_err(|e| Fault::io("write", path, &e))?;
     }
     context.show(&Shown { partitions: shown, all: args.all })?;
@@ -136,7 +137,7 @@ fn exported(file: &Path) -> Outcome<Manifest> {
 fn export(args: &Export, context: &mut Context<'_>) -> Reply {
     let mut written: Option<(u64, usize)> = None;
     let dirs = context.data.clone();
-    each(&args.from, context, &mut |_, data, made, params| {
+    each(&args.from, Some(&args.out), context, &mut |_, data, made, params| {
         if written.is_some() {
             return Err(Fault::usage("more than one partition is meant, but one is exported at a time")
                 .help("name the stage with its coordinates, as `pflpipe partition show` lists them"));
@@ -188,8 +189,11 @@ fn told(name: &str, kind: &str, params: &Map<String, Value>, dirs: &[PathBuf]) -
 type Then<'a> = dyn FnMut(&str, &Dataset, &Partition, &Map<String, Value>) -> Outcome<()> + 'a;
 
 /// Makes every partition that is meant, one after the other.
-fn each(from: &From, context: &Context<'_>, then: &mut Then<'_>) -> Result<(), super::Stop> {
+fn each(from: &From, out: Option<&Path>, context: &Context<'_>, then: &mut Then<'_>) -> Result<(), super::Stop> {
     let project = load::load(&PipelineArgs { file: from.file.clone(), changes: from.changes.clone() }, context)?;
+    if let Some(out) = out {
+        spare::pipeline(out, &project)?;
+    }
     let plan = &project.plan;
     let ids: Vec<NodeId> = match &from.stage {
         Some(stage) => Target::parse(stage).find(plan)?,
