@@ -123,3 +123,21 @@ fn margins_and_selectors_are_not_what_they_seem() {
     let text = space.run(&["table", "p.yaml"]).ok();
     assert!(!text.contains("paired by ,") && text.contains("has no `over` to repeat by"), "{text}");
 }
+
+#[test]
+fn attacks_run_on_the_cpu_whatever_their_stage_says() {
+    let space = Space::new();
+    space.changed("p.yaml", "tables:", "  mia: {attack: {kind: membership, of: run}, device: \"cuda:0\"}\ntables:");
+    let done = space.run(&["check", "p.yaml"]);
+    assert!(done.code == 0 && done.err.contains("`device` of stage `mia` has no effect"), "{done:?}");
+    space.run(&["run", "p.yaml", "-q"]).ok();
+}
+
+#[test]
+fn marks_are_explained_where_there_are_some() {
+    let space = Space::new();
+    space.changed("p.yaml", TABLE, "{value: run.test_accuracy.best, over: [algorithm, seed]}");
+    space.run(&["run", "p.yaml", "-q"]).ok();
+    assert!(!space.run(&["table", "p.yaml", "--format", "html"]).ok().contains("<b>best</b>"));
+    assert!(space.run(&["table", "small.yaml", "--format", "html"]).ok().contains("<b>best</b>, <u>second</u> of a column"));
+}
