@@ -282,7 +282,7 @@ pub fn run_options(stage: &str, kind: &StageKind, options: &BTreeMap<&'static st
     }
     if let Some(node) = options.get("device") {
         match node.text() {
-            Some(text) if is_device(text) => checked.device = Some(text.to_owned()).filter(|_| kind.device_sensitive),
+            Some(text) if is_device(text) => checked.device = Some(text.to_owned()),
             _ => refuse(node, "device", "a device", "write `cpu`, or `cuda:0` for the first GPU"),
         }
         if node.text().is_some_and(|text| is_device(text) && text != "cpu") && !kind.device_sensitive {
