@@ -1,6 +1,7 @@
 //! The real catalog: every stage kind with its parameters, wired together from data, models and algorithms.
 
 mod inputs;
+mod known;
 mod measures;
 mod rules;
 

@@ -78,11 +78,30 @@ impl Findings {
     /// Why there is no value of a metric, as a clause for people.
     #[must_use]
     pub fn why_not(&self, metric: &str) -> String {
-        if metrics(Some(&self.attack)).contains(&metric) {
-            format!("`{metric}` is undefined for every client that was attacked")
-        } else {
+        let others = self.clients.iter().any(|client| client.values.values().any(|value| value.is_finite()));
+        let never = self.clients.iter().all(|client| !client.values.contains_key(metric));
+        if !metrics(Some(&self.attack)).contains(&metric) {
             format!("`{}` does not measure `{metric}`", self.attack)
+        } else if never && others && metric.starts_with("global:") {
+            format!("`{metric}` needs a whole model that clients share, and here they keep a part of theirs")
+        } else if never && others && metric == "label_accuracy" {
+            format!("`{metric}` needs an attack that works out classes, and this `{}` does not", self.attack)
+        } else if metrics(Some("membership")).contains(&metric) {
+            format!(
+                "`{metric}` is undefined for every client that was attacked: one lacks training or test samples, or its loss is not finite"
+            )
+        } else {
+            format!("`{metric}` is undefined for every client that was attacked")
         }
+    }
+    /// Over how many of the attacked clients a metric is taken, where some have none.
+    #[must_use]
+    pub fn partial(&self, metric: &str) -> Option<String> {
+        let there = self.values(metric).len();
+        // A client on which nothing could be tried has a note instead of values.
+        let attacked = self.clients.len() + self.notes.iter().filter(|note| note.starts_with("client ")).count();
+        (there > 0 && there < attacked)
+            .then(|| format!("over {there} of the {attacked} clients attacked; it is not defined for the others"))
     }
     /// One value out of those of the clients; none where no client has one, or there is no such selector.
     #[must_use]
@@ -114,7 +133,24 @@ mod tests {
         let all: Vec<_> = ["mean", "median", "min", "max", "best"].iter().map(|s| found.value("psnr", s)).collect();
         assert_eq!(all, [Some(4.5), Some(3.5), Some(1.0), Some(10.0), None]);
         assert_eq!(found.value("ssim", "mean"), None);
+        assert_eq!(found.partial("psnr").as_deref(), Some("over 4 of the 5 clients attacked; it is not defined for the others"));
+        assert_eq!((found.partial("ssim"), Findings { clients: vec![of(0, 4.0)], ..Findings::default() }.partial("psnr")), (None, None));
         assert_eq!(metrics(Some("idlg")), ["psnr", "ssim", "mse", "label_accuracy"]);
         assert!(metrics(Some("membership")).iter().all(|name| !metrics(Some("dlg")).contains(name)) && metrics(None) == METRICS);
+    }
+
+    #[test]
+    fn what_was_never_measured_says_why() {
+        let found = |attack: &str, metric: &str| Findings {
+            attack: attack.to_owned(),
+            clients: vec![OfClient { client: 0, values: BTreeMap::from([(metric.to_owned(), 0.5)]) }],
+            ..Findings::default()
+        };
+        let membership = found("membership", "auc");
+        assert!(membership.why_not("global:auc").contains("they keep a part of theirs"), "{}", membership.why_not("global:auc"));
+        assert_eq!(membership.why_not("psnr"), "`membership` does not measure `psnr`");
+        assert!(found("dlg", "psnr").why_not("label_accuracy").contains("works out classes, and this `dlg` does not"));
+        let empty = Findings { attack: "membership".to_owned(), ..Findings::default() };
+        assert!(empty.why_not("auc").contains("lacks training or test samples"));
     }
 }

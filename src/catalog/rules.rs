@@ -3,15 +3,16 @@
 //! What a rule is stands beside what it is about, in `threats`, `defences`, `privacy`, `secure`, `models`, `attacks` and `fl`, where a
 //! running stage asks it again with what the data say. Here it is said which of them concern a stage.
 
-use super::inputs::{self, facts, keeps_statistics};
+use super::inputs::{self, keeps_statistics};
+use super::known::Known;
 use crate::algorithms::Algorithms;
 use crate::attacks::{self, Trained};
 use crate::base::Fault;
 use crate::fl::intervention::refusal;
 use crate::fl::settings::Optimizer;
-use crate::fl::{Needs, Sends, Settings, newcomers};
+use crate::fl::{Needs, Sends, newcomers};
 use crate::spec::rules::{Breach, Setup};
-use crate::{data, defences, models, privacy, secure, threats};
+use crate::{defences, models, privacy, secure, threats};
 use serde_json::{Map, Value};
 
 /// Every rule about a stage that does not hold.
@@ -24,99 +25,6 @@ pub(super) fn rules(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
         "attack" => attack(stage, algorithms),
         _ => Vec::new(),
     }
-}
-
-/// What is known of a training without its data.
-struct Known {
-    settings: Settings,
-    /// The clients that train; of some partitions only the data say how many there are.
-    clients: Option<usize>,
-    /// The data set, and how many training samples a client has on average at most.
-    data: Option<data::Facts>,
-    samples: Option<f64>,
-}
-
-impl Known {
-    fn of(train: &Setup<'_>) -> Option<Result<Self, Breach>> {
-        let names = [
-            "rounds",
-            "optimizer",
-            "batch_size",
-            "drop_last",
-            "few_shot",
-            "join_ratio",
-            "random_join_ratio",
-            "drop_rate",
-            "drop_count",
-            "new_clients",
-        ];
-        let params = names.iter().filter_map(|name| Some(((*name).to_owned(), train.get(name)?.clone())));
-        let settings: Settings = serde_json::from_value(Value::Object(params.collect())).ok()?;
-        let there = train.input("partition").and_then(|partition| partition.whole("clients")).and_then(|n| usize::try_from(n).ok());
-        let clients = match there.map(|there| settings.training(there)).transpose() {
-            Ok(clients) => clients,
-            Err(fault) => {
-                let path = if there.is_some_and(|there| settings.new_clients >= there) { "new_clients" } else { "join_ratio" };
-                return Some(Err(Breach::new(path, fault)));
-            }
-        };
-        let data = train.input("partition").and_then(|partition| facts(&partition.input("data")?));
-        let samples = data.zip(there).and_then(|(data, there)| mean_share(&train.input("partition")?, data.samples?, there));
-        Some(Ok(Self { settings, clients, data, samples }))
-    }
-    /// What is wrong with batches and uploads, of which there may be none.
-    fn empty(&self) -> Vec<Breach> {
-        let (settings, mut breaches) = (&self.settings, Vec::new());
-        let (size, few) = (settings.batch_size, settings.few_shot);
-        let most = self.data.filter(|_| few > 0).map(|data| few.saturating_mul(data.classes));
-        let help = "set `drop_last: false`, or a smaller `batch_size`";
-        if settings.drop_last
-            && let Some(most) = most.filter(|most| *most < size)
-        {
-            let what = format!(
-                "`batch_size` is {size}, but `few_shot: {few}` leaves a client at most {most} samples, and incomplete batches are left out: nobody trains"
-            );
-            breaches.push(Breach::new("batch_size", Fault::stage(what).help(help)));
-        } else if settings.drop_last
-            && let Some(mean) = self.samples.filter(|mean| *mean < size as f64)
-        {
-            let what = format!(
-                "`batch_size` is {size}, but clients have {mean:.1} training samples on average, and those with less than a batch do not train"
-            );
-            breaches.push(Breach::warning("batch_size", Fault::stage(what).help(help)));
-        }
-        if self.cohort().is_some_and(|cohort| cohort > 0) && self.uploads() == Some(0) {
-            let what = format!("`drop_rate` {} leaves no upload in a round: the server never changes", settings.drop_rate);
-            breaches.push(Breach::warning(
-                "drop_rate",
-                Fault::stage(what).help("lower `drop_rate`, or set `drop_count: round` to keep at least one"),
-            ));
-        }
-        breaches
-    }
-    /// The clients of a round, where each round has as many.
-    fn cohort(&self) -> Option<usize> {
-        self.clients.filter(|_| !self.settings.random_join_ratio).map(|clients| self.settings.nominal_cohort(clients))
-    }
-    /// The uploads of a round, where each round has as many.
-    fn uploads(&self) -> Option<usize> {
-        self.cohort().map(|cohort| self.settings.arriving(cohort))
-    }
-}
-
-/// The training samples that a client has on average at most, of so many in the data set.
-fn mean_share(partition: &Setup<'_>, samples: usize, clients: usize) -> Option<f64> {
-    // Devices of several regions may have the same sample.
-    if clients == 0 || partition.word("variant") == Some("profed") {
-        return None;
-    }
-    let mut share = samples as f64 / clients as f64;
-    if let Some(most) = partition.whole("most_samples") {
-        share = share.min(most as f64);
-    }
-    let split = partition.word("test").is_none_or(|test| test == "split");
-    let ratio = partition.get("train_ratio").and_then(Value::as_f64).filter(|_| split);
-    Some(share * ratio.unwrap_or(1.0))
 }
 
 /// The parameters of a choice, unless it is `none`.
@@ -157,6 +65,12 @@ fn train(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
     {
         breaches.push(Breach::new("defence", fault));
     }
+    let least = known.as_ref().and_then(Known::least);
+    if let (Some((_, params)), Some(least)) = (defence, least)
+        && let Err(fault) = defences::check(params, least)
+    {
+        breaches.push(Breach::warning("defence", in_the_least(fault, least)));
+    }
     if let (Some((_, built)), Some(rounds)) = (named(), rounds) {
         breaches.extend(built.rules(rounds).into_iter().map(|breach| breach.under("algorithm")));
     }
@@ -188,10 +102,23 @@ fn train(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
         breaches.extend(found.into_iter().map(|breach| breach.under("privacy")));
     }
     if let Some((_, params)) = secure {
-        let found = secure::rules(params, sends, uploads, defence.map(|(kind, _)| kind), statistics);
+        let of = |uploads| secure::rules(params, sends, uploads, defence.map(|(kind, _)| kind), statistics);
+        let mut found = of(uploads);
+        if let Some(least) = least {
+            // What holds of any round is said already; the rest may come true in some.
+            let more: Vec<Breach> =
+                of(Some(least)).into_iter().filter(|new| found.iter().all(|old| old.fault.what != new.fault.what)).collect();
+            found.extend(more.into_iter().map(|breach| Breach::warning(breach.path, in_the_least(breach.fault, least))));
+        }
         breaches.extend(found.into_iter().map(|breach| breach.under("secure")));
     }
     breaches
+}
+
+/// A fault of rounds as small as `random_join_ratio` may draw them, which ends the run when one comes.
+fn in_the_least(mut fault: Fault, uploads: usize) -> Fault {
+    fault.what = format!("{} (in a round of {uploads} uploads, the fewest that `random_join_ratio` draws)", fault.what);
+    fault
 }
 
 fn attack(stage: &Setup<'_>, algorithms: &Algorithms) -> Vec<Breach> {
@@ -240,6 +167,31 @@ mod tests {
     #[track_caller]
     fn says(found: &[String], start: &str) {
         assert!(found.len() == 1 && found[0].starts_with(start), "{found:?}");
+    }
+
+    #[test]
+    fn what_only_some_rounds_break_is_warned_of() {
+        let few = |more: Value| {
+            let mut whole = json!({"join_ratio": 0.2, "random_join_ratio": true});
+            more.as_object().expect("a map").iter().for_each(|(name, value)| whole[name] = value.clone());
+            of_training(whole)
+        };
+        assert!(few(json!({})).is_empty());
+        let krum = few(json!({"defence": {"kind": "krum", "byzantine": 1, "variant": "paper"}}));
+        assert!(krum.len() == 1 && krum[0].contains("in a round of 2 uploads, the fewest that `random_join_ratio` draws"), "{krum:?}");
+        let secagg = json!({"kind": "secagg", "bits": 16, "prime": 2_147_483_647_u64, "dropouts": 0.0, "bandwidth": 1e6, "latency": 0.0});
+        let mut alone = few(json!({"secure": secagg, "join_ratio": 0.1}));
+        assert!(alone.len() == 1 && alone.remove(0).contains("in a round of 1 uploads"), "{alone:?}");
+        let narrow = |prime: u64, bits: u32| {
+            let mut secure = secagg.clone();
+            (secure["prime"], secure["bits"]) = (json!(prime), json!(bits));
+            of_training(json!({"secure": secure}))
+        };
+        says(&narrow(101, 16), "secure.prime: `prime` 101 and `bits` 16 hold sums of 10 clients only of parameters up to 0.00007");
+        says(&narrow(2_147_483_647, 40), "secure.prime: `prime` 2147483647 and `bits` 40");
+        assert!(narrow(2_147_483_647, 16).is_empty());
+        says(&of_training(json!({"time_threshold": 0.5, "seconds_per_upload": 1.0})), "time_threshold: `time_threshold` 0.5 is below");
+        assert!(of_training(json!({"time_threshold": 1.5, "seconds_per_upload": 1.0})).is_empty());
     }
 
     #[test]

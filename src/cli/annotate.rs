@@ -5,11 +5,12 @@
 use super::compared;
 use super::context::Context;
 use super::load::{self, Project};
+use super::spare;
 use crate::base::{Fault, Outcome};
 use crate::results::stats::Test;
 use crate::spec::{Statistics, Table as Layout};
 use crate::table::analysis::Against;
-use crate::table::{Analysis, Look, Table, Wanted, format};
+use crate::table::{Analysis, Format, Look, Table, Wanted, format};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -70,26 +71,67 @@ pub(super) fn folder(project: &Project, results: Option<&Path>) -> PathBuf {
 ///
 /// # Errors
 /// A storage fault when files cannot be written there.
-pub(super) fn prepare(folder: &Path, layouts: &[&Layout]) -> Outcome<()> {
+pub(super) fn prepare(folder: &Path, layouts: &[&Layout], project: &Project) -> Outcome<()> {
     if layouts.iter().all(|layout| layout.formats.is_empty()) {
         return Ok(());
     }
+    for layout in layouts {
+        for name in &layout.formats {
+            spare::pipeline(&file(folder, layout, format::find(name)?), project)?;
+        }
+    }
     std::fs::create_dir_all(folder).map_err(|e| Fault::io("create", folder, &e))?;
-    tempfile::NamedTempFile::new_in(folder).map(drop).map_err(|e| Fault::io("write into", folder, &e))
+    writable(folder)
+}
+
+/// Says at once that files cannot be written into a folder.
+///
+/// # Errors
+/// A storage fault.
+pub(super) fn writable(folder: &Path) -> Outcome<()> {
+    there(folder)?;
+    tempfile::NamedTempFile::new_in(folder).map(drop).map_err(|e| Fault::io("write into", folder, &plain(&e)))
+}
+
+/// The folder of a file.
+pub(super) fn beside(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Says that a folder is not there.
+///
+/// # Errors
+/// A storage fault.
+pub(super) fn there(folder: &Path) -> Outcome<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let what =
+        if folder.exists() { format!("`{}` is no folder", folder.display()) } else { format!("there is no folder `{}`", folder.display()) };
+    Err(Fault::storage(what).help("make it first, or choose another place for the output"))
+}
+
+/// An error without the name of a temporary file, of which nobody knows.
+fn plain(error: &std::io::Error) -> std::io::Error {
+    error.kind().into()
+}
+
+/// The file of a table in a format.
+fn file(folder: &Path, layout: &Layout, format: &dyn Format) -> PathBuf {
+    folder.join(format!("{}.{}", layout.name.replace(['/', '\\'], "-"), format.extension()))
 }
 
 /// Writes every table in the formats that its layout names, each file whole or not at all.
 ///
 /// # Errors
 /// A storage fault when a file cannot be written.
-pub(super) fn write(tables: &[Table], layouts: &[&Layout], folder: &Path, context: &Context<'_>) -> Outcome<()> {
-    prepare(folder, layouts)?;
+pub(super) fn write(tables: &[Table], layouts: &[&Layout], project: &Project, folder: &Path, context: &Context<'_>) -> Outcome<()> {
+    prepare(folder, layouts, project)?;
     let mut written: BTreeMap<PathBuf, String> = BTreeMap::new();
     for (table, layout) in tables.iter().zip(layouts) {
         for name in &layout.formats {
             let format = format::find(name)?;
-            let path = folder.join(format!("{}.{}", layout.name.replace(['/', '\\'], "-"), format.extension()));
-            written.insert(path, format.render(std::slice::from_ref(table), Look::default())?);
+            written.insert(file(folder, layout, format), format.render(std::slice::from_ref(table), Look::default())?);
         }
     }
     for (path, text) in &written {
@@ -111,13 +153,14 @@ pub(super) fn write(tables: &[Table], layouts: &[&Layout], folder: &Path, contex
 /// # Errors
 /// A storage fault when it cannot be written.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Outcome<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = beside(path);
+    there(folder)?;
     let mut builder = tempfile::Builder::new();
     builder.prefix(".pflpipe-");
     // A temporary file is private; a result is as readable as the user's other files.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder).map_err(|e| Fault::io("create", path, &e))?;
+    let mut file = builder.tempfile_in(folder).map_err(|e| Fault::io("create", path, &plain(&e)))?;
     file.write_all(bytes).and_then(|()| file.flush()).map_err(|e| Fault::io("write", path, &e))?;
     file.persist(path).map_err(|e| Fault::io("write", path, &e.error))?;
     Ok(())

@@ -204,6 +204,10 @@ fn heat(table: &Table, quantity: usize) -> Option<Figure> {
     }
     let shown = &heading.quantities[quantity];
     let value = |row: usize| columns.iter().map(|column| table.center(row, *column)).collect();
+    // With the digits of the table.
+    let unit = if shown.measure == Measure::Fraction { " %" } else { "" };
+    let text =
+        |row: usize, column: usize| table.center(row, column).map_or_else(String::new, |center| format!("{}{unit}", shown.write(center)));
     let plot = Heat {
         title: format!("{}: {}", table.title(), metric(&shown.label).replace('_', " ")),
         x: heading.column_axis.clone(),
@@ -211,6 +215,7 @@ fn heat(table: &Table, quantity: usize) -> Option<Figure> {
         percent: shown.measure == Measure::Fraction,
         columns: columns.iter().map(|column| table.columns[*column].label.clone()).collect(),
         rows: table.rows.iter().enumerate().map(|(row, name)| (name.clone(), value(row))).collect(),
+        texts: (0..table.rows.len()).map(|row| columns.iter().map(|column| text(row, *column)).collect()).collect(),
     };
     let caption = format!("{}{}.", shown.label, if table.depth() > 1 { ", mean over seeds" } else { "" });
     let what = if heading.quantities.len() > 1 { shown.label.as_str() } else { "" };

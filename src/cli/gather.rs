@@ -5,14 +5,14 @@
 use crate::attacks::Findings;
 use crate::base::{Digest, Outcome};
 use crate::fl::History;
-use crate::fl::history::TIMES;
+use crate::fl::history::{NEW_CLIENTS, TIMES};
 use crate::plan::{Decision, NodeId, Plan};
 use crate::spec::{Best as Wanted, Table as Layout, tables};
 use crate::store::Store;
 use crate::table::pick::Selector;
 use crate::table::{Best, Entry, Heading, Measure, Observation, Quantity, Sample, Show, Table, pick};
 use rayon::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What there is for a node.
@@ -87,8 +87,10 @@ pub(super) fn tables(plan: &Plan, layouts: &[&Layout], found: &[Found], store: O
     let mut needed = BTreeSet::new();
     for layout in layouts {
         for node in layout.values.iter().flat_map(|value| layout.cells.iter().filter_map(|cell| plan.node_for(*cell, &value.stage))) {
-            if let Some(Found::Metrics(digest, _)) = found.get(node.index()) {
-                needed.insert(*digest);
+            for node in std::iter::once(node).chain(attacked(plan, node)) {
+                if let Some(Found::Metrics(digest, _)) = found.get(node.index()) {
+                    needed.insert(*digest);
+                }
             }
         }
     }
@@ -115,6 +117,11 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
+    /// What a stage measured, where that is there.
+    fn told(&self, found: &[Found], node: NodeId) -> Option<&Told> {
+        let Some(Found::Metrics(digest, _)) = found.get(node.index()) else { return None };
+        self.histories.get(digest)?.as_ref()
+    }
     /// The seconds that a round took, by the record.
     fn pace(&self, key: &Digest) -> Option<f64> {
         self.store?.record(key).ok()??.pace()
@@ -134,11 +141,26 @@ fn table(plan: &Plan, layout: &Layout, found: &[Found], measured: &Measured<'_>)
                 continue;
             }
             let over: Vec<String> = layout.over.iter().map(|axis| label(&coords, std::slice::from_ref(axis))).collect();
-            let observation = observation(found, node, measured, &value.metric, &value.selector, over);
+            let mut observation = observation(found, node, measured, &value.metric, &value.selector, over);
+            if value.metric.starts_with(NEW_CLIENTS) && plan.node(node).params.to_map().get("fine_tuning_epochs") != Some(&json!(0)) {
+                // New clients fine-tune without noise, whatever the training spent.
+                observation.spent = None;
+            } else if let Some(training) = attacked(plan, node).filter(|_| observation.sample.value().is_some())
+                && let (Some(Told::Attack(findings)), Some(Told::Training(history))) =
+                    (measured.told(found, node), measured.told(found, training))
+            {
+                observation.spent = pick::attacked(findings, history, &value.metric);
+            }
             entries.push(Entry { row, column, quantity, observation });
         }
     }
     Table::build(heading(layout), entries)
+}
+
+/// The training that an attack is made on.
+fn attacked(plan: &Plan, node: NodeId) -> Option<NodeId> {
+    let node = plan.node(node);
+    node.inputs.iter().find(|input| node.kind == "attack" && &*input.slot == "of").map(|input| input.node)
 }
 
 /// The labels of the row and the column in which a cell of the sweep shows a quantity.
@@ -212,7 +234,6 @@ pub(super) fn label(coords: &BTreeMap<&str, &Value>, axes: &[String]) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn labels_are_short_values() {

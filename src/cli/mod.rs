@@ -36,6 +36,7 @@ mod run;
 mod runs;
 mod schema;
 mod signals;
+mod spare;
 mod status;
 mod table;
 mod target;

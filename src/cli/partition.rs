@@ -6,7 +6,7 @@ use super::args::{Changes, PipelineArgs};
 use super::context::Context;
 use super::output::{Answer, Text, columns};
 use super::target::Target;
-use super::{Reply, load};
+use super::{Reply, load, spare};
 use crate::base::text::{bytes, count, quoted};
 use crate::base::{Fault, Outcome};
 use crate::data::partition::{ClientSummary, Manifest, Partition, Population, build_from, exported, made as imported, noise};
@@ -107,7 +107,7 @@ fn show(args: &Show, context: &mut Context<'_>) -> Reply {
     if let Some(file) = args.from.lists()? {
         shown.push((file.display().to_string(), exported(file)?.manifest));
     } else {
-        each(&args.from, context, &mut |label, data, made, _| {
+        each(&args.from, args.svg.as_deref(), context, &mut |label, data, made, _| {
             shown.push((label.to_owned(), made.manifest(data.labels())?));
             Ok(())
         })?;
@@ -118,6 +118,7 @@ fn show(args: &Show, context: &mut Context<'_>) -> Reply {
             let fault = Fault::usage(format!("`--svg` draws one partition, but {} are meant", count(shown.len(), "partition")));
             return Err(fault.help(format!("name one of them: {} ...", quoted(labels))).into());
         };
+        spare::apart(path, [args.from.file.as_path()])?;
         std::fs::write(path, manifest.svg(label)).map_err(|e| Fault::io("write", path, &e))?;
     }
     context.show(&Shown { partitions: shown, all: args.all })?;
@@ -171,6 +172,7 @@ fn export(args: &Export, context: &mut Context<'_>) -> Reply {
     let dirs = context.data.clone();
     let lists = args.from.lists()?;
     if let Some(file) = lists {
+        spare::apart(&args.out, [file])?;
         written = Some(export_again(file, args)?);
     }
     let mut then = |_: &str, data: &Dataset, made: &Partition, params: &Map<String, Value>| {
@@ -196,7 +198,7 @@ fn export(args: &Export, context: &mut Context<'_>) -> Reply {
         Ok(())
     };
     if lists.is_none() {
-        each(&args.from, context, &mut then)?;
+        each(&args.from, Some(&args.out), context, &mut then)?;
     }
     let (size, clients) = written.unwrap_or_default();
     let path = args.out.display();
@@ -225,8 +227,11 @@ fn told(name: &str, kind: &str, params: &Map<String, Value>, dirs: &[PathBuf]) -
 type Then<'a> = dyn FnMut(&str, &Dataset, &Partition, &Map<String, Value>) -> Outcome<()> + 'a;
 
 /// Makes every partition that is meant, one after the other.
-fn each(from: &From, context: &Context<'_>, then: &mut Then<'_>) -> Result<(), super::Stop> {
+fn each(from: &From, out: Option<&Path>, context: &Context<'_>, then: &mut Then<'_>) -> Result<(), super::Stop> {
     let project = load::load(&PipelineArgs { file: from.file.clone(), changes: from.changes.clone() }, context)?;
+    if let Some(out) = out {
+        spare::pipeline(out, &project)?;
+    }
     let plan = &project.plan;
     let ids: Vec<NodeId> = match &from.stage {
         Some(stage) => Target::parse(stage).find(plan)?,

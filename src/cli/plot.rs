@@ -2,9 +2,10 @@
 
 use super::args::Changes;
 use super::context::Context;
+use super::load::Project;
 use super::memory::Memory;
 use super::output::{Text, Verbatim};
-use super::{Reply, annotate, evidence, gather, table};
+use super::{Reply, annotate, evidence, gather, spare, table};
 use crate::base::Fault;
 use crate::base::text::{count, nearest, quoted};
 use crate::plan::decide;
@@ -121,11 +122,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
                 .help("`pflpipe run FILE` makes results; a sweep needs a numeric column axis, critical differences three complete rows")
                 .into());
         }
-        return several(&figures, args, context);
+        return several(&figures, args, &project, context);
     };
     match &args.out {
-        Some(out) if out.extension().is_none_or(|end| end != "svg") => several(&figures, args, context),
+        Some(out) if out.extension().is_none_or(|end| end != "svg") => several(&figures, args, &project, context),
         Some(out) => {
+            spare::pipeline(out, &project)?;
             annotate::replace(out, figure.svg.document().as_bytes())?;
             Ok(0)
         }
@@ -140,7 +142,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
 const OTHERS: [&str; 14] = ["png", "pdf", "jpg", "jpeg", "eps", "ps", "gif", "webp", "tif", "tiff", "bmp", "html", "htm", "emf"];
 
 /// One file a drawing.
-fn several(figures: &[Figure], args: &Args, context: &mut Context<'_>) -> Reply {
+fn several(figures: &[Figure], args: &Args, project: &Project, context: &mut Context<'_>) -> Reply {
     let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
     let Some(folder) = args.out.as_ref().filter(|out| out.extension().is_none_or(|end| end != "svg")) else {
         return Err(Fault::usage(format!("{} do not fit into one file: {}", count(figures.len(), "drawing"), quoted(names)))
@@ -155,6 +157,7 @@ fn several(figures: &[Figure], args: &Args, context: &mut Context<'_>) -> Reply 
         let times = taken.entry(figure.name.to_lowercase()).and_modify(|times| *times += 1).or_insert(1);
         let number = if *times > 1 { format!("-{times}") } else { String::new() };
         let path = folder.join(format!("{}{number}.svg", figure.name));
+        spare::pipeline(&path, project)?;
         annotate::replace(&path, figure.svg.document().as_bytes())?;
         paths.push(path.display().to_string());
     }

@@ -6,7 +6,7 @@ use super::load::{self, Project};
 use super::memory::Memory;
 use super::output::Text;
 use super::warned::Warned;
-use super::{Reply, annotate, evidence, gather, table};
+use super::{Reply, annotate, evidence, gather, spare, table};
 use crate::base::text::{bytes, count, duration};
 use crate::base::{Fault, Outcome};
 use crate::plan::{Decision, Node, decide};
@@ -40,11 +40,19 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let template = args.template.as_deref().map(load::template).transpose()?;
+    let end = args.out.extension().map(|end| end.to_string_lossy().to_lowercase());
+    // A template of one's own may make something else of the page.
+    if let Some(end) = end.filter(|end| template.is_none() && !["html", "htm"].contains(&end.as_str())) {
+        return Err(Fault::usage(format!("a report is HTML, and `{}` ends in `.{end}`", args.out.display()))
+            .help(format!("write `{}`; browsers print it to PDF", args.out.with_extension("html").display()))
+            .into());
+    }
     let store = context.needed_store()?;
     let project = table::open(&args.source, &args.changes, Some(&store), context)?;
+    spare::pipeline(&args.out, &project)?;
+    spare::apart(&args.out, args.template.as_deref())?;
     // A place that cannot be written is known before results are read.
-    let folder = args.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
-    tempfile::NamedTempFile::new_in(folder).map_err(|e| Fault::io("write into", folder, &e))?;
+    annotate::writable(annotate::beside(&args.out))?;
     let page = page(&project, &store)?;
     let text = report::render(&page, template.as_ref().map(|(name, text)| (name.as_str(), text.as_str())))?;
     annotate::replace(&args.out, text.as_bytes())?;

@@ -5,7 +5,7 @@ use super::context::Context;
 use super::load::Project;
 use super::output::Answer;
 use super::warned::Warned;
-use super::{Reply, annotate, drive, gather, load, plan, signals};
+use super::{Reply, annotate, drive, gather, load, plan, signals, spare};
 use crate::base::text::count;
 use crate::base::text::size;
 use crate::base::{Digest, Fault, Outcome};
@@ -82,7 +82,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     }
     let layouts: Vec<_> = project.plan.tables.iter().collect();
     let folder = annotate::folder(&project, args.results.as_deref());
-    annotate::prepare(&folder, &layouts)?;
+    annotate::prepare(&folder, &layouts, &project)?;
+    args.trace.as_deref().map_or(Ok(()), |trace| spare::pipeline(trace, &project))?;
     let interrupt = Interrupt::new();
     signals::watch(&interrupt);
     let store = context.store()?;
@@ -102,7 +103,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     let (ran, tables) = to_the_end(&project, options, &store, &interrupt, context)?;
     let stopped = ran.summary.fault();
     if ran.summary.interrupted.is_none() {
-        annotate::write(&tables, &layouts, &folder, context)?;
+        annotate::write(&tables, &layouts, &project, &folder, context)?;
     }
     context.show(&Ended { ran: &ran, tables, fault: stopped.clone() })?;
     Ok(stopped.map_or(0, |fault| fault.kind.exit_code()))

@@ -7,7 +7,7 @@ use super::gather;
 use super::load::{self, Project};
 use super::memory::Memory;
 use super::output::{Answer, Text, Verbatim};
-use super::{Reply, Stop, pfllib, status};
+use super::{Reply, Stop, pfllib, spare, status};
 use crate::base::text::{find_row, nearest, quoted};
 use crate::base::{Fault, Outcome};
 use crate::plan::decide;
@@ -93,6 +93,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
     if let Some(folder) = &args.pfllib {
         return files(&project, &layouts, folder, context);
     }
+    if let Some(out) = &args.out {
+        spare::pipeline(out, &project)?;
+        let given = args.compare.iter().map(Path::new).chain(args.template.as_deref());
+        spare::apart(out, given)?;
+    }
     // Opened before anything is computed, so that a path that cannot be written is known at once.
     let out = args.out.as_deref().map(|path| Ok::<_, Fault>((path, create(path)?))).transpose()?;
     let tables = tables(&project, &layouts, store.as_ref(), context)?;
@@ -113,7 +118,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Reply {
         (None, _) => context.show(&Shown(tables.clone()))?,
     }
     if !asked_for_one {
-        annotate::write(&tables, &layouts, &annotate::folder(&project, args.results.as_deref()), context)?;
+        annotate::write(&tables, &layouts, &project, &annotate::folder(&project, args.results.as_deref()), context)?;
     }
     Ok(0)
 }
@@ -235,6 +240,7 @@ fn were(n: usize) -> String {
 }
 
 fn create(path: &Path) -> Outcome<File> {
+    annotate::there(annotate::beside(path))?;
     File::create(path).map_err(|e| Fault::io("create", path, &e))
 }
 

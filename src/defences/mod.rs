@@ -101,7 +101,14 @@ pub fn remark(params: &Map<String, Value>, uploads: usize) -> Option<Breach> {
     let kind = params.get("kind").and_then(Value::as_str)?;
     (kind == trimmed_mean::NAME && uploads > 0 && trimmed_mean::trimmed(uploads, beta) == 0).then(|| {
         let what = format!("`beta` {beta} of {uploads} uploads is none, rounded down: `{kind}` is the plain mean");
-        Breach::warning("beta", Fault::stage(what).help(format!("raise `beta` to {:.3} or more", 1.0 / uploads as f64)))
+        // `beta` is below a half, so that of one or two uploads none can be left out at each end.
+        let help = if uploads < 3 {
+            "at least 3 uploads a round are needed for one to be left out at each end: raise `join_ratio` or the number of clients"
+                .to_owned()
+        } else {
+            format!("raise `beta` to {:.3} or more", (1000.0 / uploads as f64).ceil() / 1000.0)
+        };
+        Breach::warning("beta", Fault::stage(what).help(help))
     })
 }
 
@@ -127,4 +134,27 @@ fn parse<T: DeserializeOwned + Intervention + 'static>(kind: &str, params: Map<S
 fn read<T: DeserializeOwned>(kind: &str, params: Map<String, Value>) -> Outcome<T> {
     serde_json::from_value(Value::Object(params))
         .map_err(|e| Fault::stage(format!("the parameters of the defence `{kind}` do not fit: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fraction_that_is_advised_is_one_that_can_be_given() {
+        let remark = |uploads: usize, beta: f64| {
+            let params = serde_json::json!({"kind": "trimmed-mean", "beta": beta, "variant": "paper"});
+            let Value::Object(params) = params else { unreachable!("a map") };
+            remark(&params, uploads).map(|breach| format!("{:?}", breach.fault.help))
+        };
+        for uploads in [1, 2] {
+            let help = remark(uploads, 0.2).expect("nothing is trimmed");
+            assert!(help.contains("at least 3 uploads") && !help.contains("raise `beta`"), "{help}");
+        }
+        for uploads in 3..40 {
+            let Some(help) = remark(uploads, 0.01) else { continue };
+            let beta: f64 = help.split("`beta` to ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a number");
+            assert!(beta < 0.5 && trimmed_mean::trimmed(uploads, beta) == 1 && remark(uploads, beta).is_none(), "{uploads}: {help}");
+        }
+    }
 }

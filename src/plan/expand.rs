@@ -171,9 +171,9 @@ impl Plan {
                         coords.insert(axis.name.clone(), axis.values[value].clone());
                     }
                 }
-                // What no device can change runs on the CPU, unless its stage says otherwise.
-                let usual = if kind.device_sensitive { device } else { "cpu" };
-                let device = instance.options.device.as_deref().unwrap_or(usual);
+                // What no device can change runs on the CPU; the pipeline warns of a stage that says otherwise.
+                let chosen = instance.options.device.as_deref().unwrap_or(device);
+                let device = if kind.device_sensitive { chosen } else { "cpu" };
                 plan.graph.add_node(());
                 // `update_edge` would walk all edges of an input that everything needs.
                 let mut sources: Vec<NodeId> = inputs.iter().map(|input: &Input| input.node).collect();

@@ -18,6 +18,8 @@ pub struct Heat {
     pub columns: Vec<String>,
     /// The name and the numbers of each row; absent where there is none.
     pub rows: Vec<(String, Vec<Option<f64>>)>,
+    /// How the numbers are written, by row and column; where it is empty, with three digits.
+    pub texts: Vec<Vec<String>>,
 }
 
 /// The number of shades.
@@ -56,9 +58,10 @@ pub fn heat(plot: &Heat) -> Svg {
                 continue;
             };
             let shade = if high > low { ((value - low) / (high - low) * SHADES).round() } else { SHADES / 2.0 };
-            let tip = format!("{name}, {}: {}", plot.columns.get(j).map_or("", String::as_str), label(value, unit));
+            let text = plot.texts.get(i).and_then(|texts| texts.get(j)).cloned().unwrap_or_else(|| label(value, unit));
+            let tip = format!("{name}, {}: {text}", plot.columns.get(j).map_or("", String::as_str));
             svg.rect(&format!("heat h{shade}"), (x + 1.0, y + 1.0), (step - 2.0, row - 2.0), &tip);
-            svg.text(if shade >= DARK { "light" } else { "label" }, middle, Anchor::Middle, &label(value, unit));
+            svg.text(if shade >= DARK { "light" } else { "label" }, middle, Anchor::Middle, &text);
         }
     }
     svg
@@ -78,11 +81,12 @@ mod tests {
             percent: true,
             columns: vec!["zero".into(), "random".into()],
             rows,
+            texts: vec![vec!["90.00 %".into()]],
         };
         let text = heat(&plot).document();
         assert_eq!(text.matches("class=\"heat").count(), 3);
         assert!(text.contains("heat h9") && text.contains("heat h1\"") && text.contains("heat h5"), "{text}");
-        assert!(text.contains("median, random: 10") && text.contains("\u{2013}"), "{text}");
+        assert!(text.contains("median, zero: 90.00 %") && text.contains("median, random: 10") && text.contains("\u{2013}"), "{text}");
         assert!(heat(&Heat::default()).document().contains("<svg"));
     }
 }

@@ -136,7 +136,13 @@ pub fn rules(params: &Map<String, Value>, sends: Sends, uploads: Option<usize>, 
             },
         }
     }
-    checks.into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect()
+    let mut breaches: Vec<Breach> = checks.into_iter().filter_map(|(path, check)| Some(Breach::new(path, check.err()?))).collect();
+    if let (true, Some(uploads), Ok(params)) =
+        (breaches.is_empty(), uploads, serde_json::from_value::<Params>(Value::Object(params.clone())))
+    {
+        breaches.extend(params.narrow(uploads));
+    }
+    breaches
 }
 
 /// Refuses a defence, which would have to look at single updates.
@@ -222,6 +228,18 @@ impl Params {
         }
         Err(Fault::stage(format!("`dropouts` {} of {uploads} clients is none, rounded down: nobody would fall out", self.dropouts))
             .help(format!("raise `dropouts` to {:.3} or more; 0 is without dropouts", 1.0 / uploads as f64)))
+    }
+    /// A warning of numbers that cannot hold what parameters usually are.
+    fn narrow(&self, uploads: usize) -> Option<Breach> {
+        let grid = Grid { field: field_of(self.prime).ok()?, bits: self.bits };
+        let fault = grid.holds(uploads, 1.0).err()?;
+        let most = ((self.prime as f64 / (2.0 * uploads as f64) - 0.5) / f64::from(self.bits).exp2()).max(0.0);
+        let what = format!(
+            "`prime` {} and `bits` {} hold sums of {uploads} clients only of parameters up to {most:.5}; the run ends at the first greater one",
+            self.prime, self.bits
+        );
+        let help = fault.help.unwrap_or_else(|| "use a greater `prime`, or fewer `bits`".to_owned());
+        Some(Breach::warning("prime", Fault::stage(what).help(help)))
     }
     /// Refuses more dropouts than a round of so many uploads survives.
     fn survive(&self, rule: &Rule, uploads: usize) -> Outcome<()> {

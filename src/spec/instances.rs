@@ -115,7 +115,7 @@ impl<'e> Instances<'_, 'e> {
             let params = checker.stage(&stage.kind.shape, &params);
             let references = checker.references;
             let sound = self.problems.len() == first;
-            let options = run_options(&stage.name, &options, self.problems);
+            let options = run_options(&stage.name, stage.kind, &options, self.problems);
             for problem in self.problems.since(first) {
                 if let (At::Place(place), false) = (problem.at, draft.axes.is_empty())
                     && problem.label.is_empty()

@@ -19,6 +19,7 @@ pub mod params;
 pub mod pipeline;
 pub mod rules;
 pub mod schema;
+mod selector;
 pub mod shown;
 pub mod source;
 pub mod stages;

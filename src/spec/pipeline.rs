@@ -30,6 +30,8 @@ pub struct Pipeline {
     pub path: PathBuf,
     /// The text of the file itself.
     pub text: String,
+    /// The file and those that it extends, at any depth.
+    pub files: Vec<PathBuf>,
     /// The axes in the order of the text.
     pub axes: Vec<Axis>,
     /// The cells in order; a pipeline without a sweep has one, without coordinates.
@@ -143,11 +145,13 @@ pub fn load(path: &Path, text: &str, overrides: &Overrides, catalog: &dyn Catalo
     } else {
         None
     };
+    let files = document.sources.files();
     let failed = problems.errors() > 0;
     let diagnostics = Diagnostics::new(document.sources, problems);
     match pipeline {
         Some(mut pipeline) if !failed => {
             pipeline.warnings = diagnostics;
+            pipeline.files = files;
             Ok(pipeline)
         }
         _ => Err(diagnostics),
@@ -208,6 +212,7 @@ fn build(
         name,
         path: path.to_path_buf(),
         text: text.to_owned(),
+        files: Vec::new(),
         axes: cells.axes.into_iter().map(|axis| Axis { name: axis.name, values: axis.values }).collect(),
         cells: cells.cells.into_iter().map(Cell).collect(),
         stages: checked,

@@ -5,6 +5,7 @@
 use super::node::Place;
 use super::yaml;
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// One text.
 #[derive(Clone, Debug)]
@@ -83,6 +84,11 @@ impl Sources {
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&Source> {
         self.0.get(index)
+    }
+    /// The files among them.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.0.iter().filter(|source| !source.command_line).map(|source| PathBuf::from(&source.name)).collect()
     }
     /// The number of texts.
     #[must_use]

@@ -254,7 +254,7 @@ fn defaults<'n>(section: Option<&'n Node>, catalog: &dyn Catalog, problems: &mut
 }
 
 /// Checks how a stage is to be run.
-pub fn run_options(stage: &str, options: &BTreeMap<&'static str, Node>, problems: &mut Problems) -> RunOptions {
+pub fn run_options(stage: &str, kind: &StageKind, options: &BTreeMap<&'static str, Node>, problems: &mut Problems) -> RunOptions {
     let mut checked = RunOptions::default();
     let mut refuse = |node: &Node, name: &str, what: &str, help: &str| {
         if !node.is_hole() && !node.is_null() {
@@ -284,6 +284,10 @@ pub fn run_options(stage: &str, options: &BTreeMap<&'static str, Node>, problems
         match node.text() {
             Some(text) if is_device(text) => checked.device = Some(text.to_owned()),
             _ => refuse(node, "device", "a device", "write `cpu`, or `cuda:0` for the first GPU"),
+        }
+        if node.text().is_some_and(|text| is_device(text) && text != "cpu") && !kind.device_sensitive {
+            let message = format!("`device` of stage `{stage}` has no effect: stages of kind `{}` run on the CPU only", kind.name);
+            problems.push(Diagnostic::warning("device", message).at(node.place).help("leave it out"));
         }
     }
     checked

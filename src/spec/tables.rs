@@ -6,6 +6,7 @@ use super::catalog::Catalog;
 use super::diagnostic::{Diagnostic, Problems, suggest};
 use super::expr::{Engine, Names, Program};
 use super::node::{Data, Key, Node, Place, short};
+use super::selector::{selects, why_not};
 use super::source::Sources;
 use super::stages::StageCode;
 use serde_json::Value;
@@ -440,6 +441,11 @@ impl Section<'_> {
             self.unknown(node, "compare", &["table", "tables", "margin", "settings"]);
             if let Some(margin) = self.number(node, "margin", 0.0, f64::INFINITY) {
                 found.margin = margin;
+                if let Some(node) = node.get("margin").filter(|_| margin > 1.0) {
+                    let what = format!("`margin` {margin} is a difference of {} points of accuracy", margin * 100.0);
+                    let help = format!("it is a fraction: {} for {margin} points", margin / 100.0);
+                    self.problems.push(Diagnostic::warning("margin", what).at(node.place).help(help));
+                }
             }
             for (key, value) in node.get("settings").and_then(Node::entries).unwrap_or_default() {
                 match value.text() {
@@ -572,23 +578,10 @@ impl Section<'_> {
                 "unknown-selector",
                 format!("`{selector}` does not select a measurement"),
                 place,
-                suggest(selector, selectors.iter().copied()),
+                why_not(selector, selectors, metrics).or_else(|| suggest(selector, selectors.iter().copied())),
             );
             sound = false;
         }
         sound.then(|| Measure { stage: parts[0].to_owned(), metric: (*metric).to_owned(), selector: selector.to_owned() })
     }
-}
-
-/// Whether a selector is of a pattern: `last`, `mean_last(K)` with a whole number, `at_best(METRIC)` with a metric.
-fn selects(pattern: &str, selector: &str, metrics: &[&str]) -> bool {
-    let (Some((name, inside)), Some((wanted, kind))) = (selector.split_once('('), pattern.split_once('(')) else {
-        return pattern == selector;
-    };
-    let Some(inside) = inside.strip_suffix(')').map(str::trim) else { return false };
-    let fits = match kind {
-        "K)" => inside.parse::<u64>().is_ok_and(|k| k > 0 || wanted == "at_round"),
-        _ => metrics.contains(&inside),
-    };
-    name.trim() == wanted && fits
 }

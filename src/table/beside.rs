@@ -119,6 +119,13 @@ impl Beside {
                 }
             ));
         }
+        let unused = |found: &Match| found.sd().is_some() && found.published.setup.trials.is_none_or(|n| n < 2);
+        if cells.iter().flatten().flatten().any(unused) {
+            notes.push(
+                "a published standard deviation without its number of trials does not enter the verdict: the published mean counts as exact"
+                    .to_owned(),
+            );
+        }
         notes.extend(cautions);
         notes.extend(unmatched);
         Self { names, margin, cells, notes }
@@ -179,6 +186,14 @@ mod tests {
             [verdict(0), verdict(1), verdict(2), verdict(3)],
             [Some(Verdict::Equivalent), Some(Verdict::Different), Some(Verdict::Outside), None]
         );
+        assert!(!beside.notes.iter().any(|note| note.contains("counts as exact")), "three trials are known: {:?}", beside.notes);
+        let unknown = |row: usize, column| {
+            let mut found = find(row, column)?;
+            found.0.setup.trials = None;
+            Some(found)
+        };
+        let exact = Beside::of(&table, vec!["pfllib-table2".into()], 0.02, unknown, Vec::new());
+        assert!(exact.notes.iter().any(|note| note.contains("counts as exact")), "{:?}", exact.notes);
         assert_eq!(beside.notes[0], "the setups differ: rounds 50 instead of 2000");
         assert_eq!(beside.notes.last().map(String::as_str), Some("line 7: no row"));
         assert!(beside.notes.iter().any(|note| note.contains("2023")), "the era of the code is said: {:?}", beside.notes);

@@ -112,7 +112,7 @@ impl Table {
 
     /// The sheets below the table: statistics and what is to be known of the published numbers.
     pub(super) fn sheets(&self) -> Vec<Sheet> {
-        let mut sheets: Vec<Sheet> = self.warned().into_iter().chain(self.spent()).chain(self.reasons()).collect();
+        let mut sheets: Vec<Sheet> = self.warned().into_iter().chain(self.spent()).chain(self.reasons()).chain(self.partial()).collect();
         if let Some(beside) = &self.beside {
             sheets.push(Sheet {
                 title: format!("Compared with {}", beside.names.join(", ")),
@@ -137,7 +137,10 @@ impl Table {
                 let pairing = if Test::named(analysis.test).is_some_and(Test::paired) { "paired by" } else { "not paired, over" };
                 let correction = if analysis.correction == "holm" { ", p-values corrected by Holm" } else { ", p-values not corrected" };
                 sheets.push(Sheet {
-                    title: format!("Differences{of}: {} test, {pairing} {}{correction}", analysis.test, self.heading.over.join(", ")),
+                    title: match self.heading.over.is_empty() {
+                        true => format!("Differences{of}: no {} test, for the table has no `over` to repeat by", analysis.test),
+                        false => format!("Differences{of}: {} test, {pairing} {}{correction}", analysis.test, self.heading.over.join(", ")),
+                    },
                     header: [
                         "row",
                         "against",

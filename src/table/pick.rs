@@ -4,6 +4,7 @@
 
 use super::sample::{Observation, Sample};
 use super::value::{Best, Measure};
+use crate::attacks::findings::metrics;
 use crate::attacks::{Ending, Findings};
 use crate::fl::History;
 use crate::fl::history::Status;
@@ -143,8 +144,48 @@ fn of(history: &History, series: Vec<(u64, f64)>, metric: &str, selector: &Selec
     };
     let sample = found.map_or(Sample::Missing, |(_, value)| Sample::of(value));
     let round = found.and_then(|(round, _)| round);
-    let spent = sample.value().and_then(|_| Some((figure(history, "epsilon", round)?, figure(history, "delta", round)?)));
-    Observation { over, sample, round, series, spent, reason: None, caveat }
+    let protected = found.is_some_and(|(round, value)| !tuned(history, metric, selector, &series, round, value));
+    let spent = sample.value().filter(|_| protected).and_then(|_| spent(history, round));
+    Observation { over, sample, round, series, spent, reason: None, caveat, partial: None }
+}
+
+/// The privacy spent until the evaluation after this round, or until the last one.
+fn spent(history: &History, round: Option<u64>) -> Option<(f64, f64)> {
+    Some((figure(history, "epsilon", round)?, figure(history, "delta", round)?))
+}
+
+/// Whether a number is of models that were fine-tuned after the last round, on which no noise acts.
+fn tuned(history: &History, metric: &str, selector: &Selector, series: &[(u64, f64)], round: Option<u64>, value: f64) -> bool {
+    let view = metric.split_once(':').map_or(history.headline.as_str(), |(view, _)| view);
+    if !of_models(metric) || view == "global" {
+        return false;
+    }
+    let finished = |round: u64| history.evaluations.iter().any(|e| e.finished && e.round == round);
+    match (selector, round) {
+        (_, None) => history.evaluations.iter().any(|e| e.finished),
+        // Two evaluations follow the last round: before the fine-tuning and after it.
+        (Selector::Best, Some(round)) => {
+            finished(round) && series.iter().rev().find(|(at, _)| *at == round).is_some_and(|(_, last)| *last == value)
+        }
+        (_, Some(round)) => finished(round),
+    }
+}
+
+/// Whether a metric says something of models: costs do not.
+fn of_models(metric: &str) -> bool {
+    measure(metric) != Measure::Count && !PLAIN.contains(&bare(metric))
+}
+
+/// The privacy that the training spent before the round in which it is attacked; none where what is attacked has no noise.
+#[must_use]
+pub fn attacked(findings: &Findings, history: &History, metric: &str) -> Option<(f64, f64)> {
+    let last = history.evaluations.last()?.round;
+    let tuned = history.evaluations.iter().any(|e| e.finished) && findings.round >= last;
+    if tuned && metrics(Some("membership")).contains(&metric) && !metric.starts_with("global:") {
+        return None;
+    }
+    let round = history.evaluations.iter().map(|e| e.round).find(|round| *round >= findings.round).unwrap_or(last);
+    spent(history, Some(round))
 }
 
 /// A figure after this round, or after the last one.
@@ -167,6 +208,7 @@ pub fn find(findings: &Findings, metric: &str, selector: &str, over: Vec<String>
     Observation {
         round: Some(findings.round),
         series: sample.value().map(|value| (findings.round, value)).into_iter().collect(),
+        partial: findings.partial(metric),
         ..Observation::without(over, sample)
     }
 }

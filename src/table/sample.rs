@@ -55,6 +55,8 @@ pub struct Observation {
     pub reason: Option<String>,
     /// What makes the number worthless, although there is one.
     pub caveat: Option<String>,
+    /// Over what the number is taken, where that is not everything that it is meant for.
+    pub partial: Option<String>,
 }
 
 impl Observation {
@@ -66,7 +68,7 @@ impl Observation {
     /// A sample without a history, labeled by its place on each `over` axis.
     #[must_use]
     pub fn without(over: Vec<String>, sample: Sample) -> Self {
-        Self { over, sample, round: None, series: Vec::new(), spent: None, reason: None, caveat: None }
+        Self { over, sample, round: None, series: Vec::new(), spent: None, reason: None, caveat: None, partial: None }
     }
     /// A sample for which there is nothing to measure.
     #[must_use]

@@ -7,12 +7,11 @@ use super::value::Table;
 use std::collections::BTreeSet;
 
 impl Table {
-    /// Epsilon and delta of each cell that has them; the largest over its samples. Absent where no number has any.
+    /// Epsilon and delta of each cell, where any number has some: the largest over its samples, and `none` where there is none.
     ///
-    /// Values side by side that have spent the same are one line.
+    /// Values side by side that have spent the same are one line. A mean over numbers of which some are not protected is not either.
     pub(super) fn spent(&self) -> Option<Sheet> {
         let mut rows: Vec<Vec<String>> = Vec::new();
-        let mut cells = 0;
         for (row, label) in self.rows.iter().enumerate() {
             // The columns of each label of the column axis, in order.
             let mut beside: Vec<(String, Vec<usize>)> = Vec::new();
@@ -26,44 +25,40 @@ impl Table {
             for (axis, columns) in beside {
                 // What shows an epsilon itself is no other number's; alone it still needs its delta.
                 let alone = columns.iter().all(|column| self.shows_epsilon(*column));
-                let columns: Vec<usize> = columns.into_iter().filter(|column| alone || !self.shows_epsilon(*column)).collect();
-                let spent: Vec<(usize, (f64, f64))> = columns.iter().filter_map(|c| Some((*c, most(&self.cells[row][*c])?))).collect();
-                let texts = |(epsilon, delta)| [written(epsilon), small(delta)];
-                let same = spent.windows(2).all(|pair| texts(pair[0].1) == texts(pair[1].1));
-                let shown = match spent.first() {
-                    None => {
-                        cells += 1;
-                        continue;
-                    }
-                    Some((_, pair)) if same => vec![(axis, *pair)],
-                    Some(_) => spent.iter().map(|(column, pair)| (self.columns[*column].label.clone(), *pair)).collect(),
-                };
-                cells += shown.len();
-                for (column, pair) in shown {
-                    let [epsilon, delta] = texts(pair);
+                let columns = columns.into_iter().filter(|column| alone || !self.shows_epsilon(*column));
+                let texts: Vec<(usize, [String; 2])> = columns.map(|column| (column, protection(&self.cells[row][column]))).collect();
+                let same = texts.windows(2).all(|pair| pair[0].1 == pair[1].1);
+                for (column, [epsilon, delta]) in texts.into_iter().take(if same { 1 } else { usize::MAX }) {
+                    let column = if same { axis.clone() } else { self.columns[column].label.clone() };
                     rows.push(vec![label.clone(), column, epsilon, delta]);
                 }
             }
         }
-        let pairs: BTreeSet<&[String]> = rows.iter().map(|row| &row[2..]).collect();
-        // Where all rows of a column agree, or all columns of a row, one line says it.
-        let short = [0, 1].into_iter().map(|left_out| merged(&rows, left_out)).min_by_key(Vec::len).unwrap_or_default();
-        let note = match pairs.first() {
-            Some([epsilon, delta]) if pairs.len() == 1 && rows.len() == cells => {
-                Some(format!("every number is under differential privacy: epsilon {epsilon}, delta {delta}"))
-            }
-            _ => None,
-        };
-        if rows.is_empty() {
+        if rows.iter().all(|row| row[2] == NONE) {
             return None;
         }
         let title = "Differential privacy: what was spent until the evaluation that is shown".to_owned();
-        Some(match note {
-            Some(note) => Sheet { title, header: Vec::new(), rows: Vec::new(), notes: vec![note] },
-            None => {
-                Sheet { title, header: ["row", "column", "epsilon", "delta"].map(str::to_owned).into(), rows: short, notes: Vec::new() }
-            }
-        })
+        let attack = |column: usize| {
+            let name = self.quantity(column).label.split('.').nth(1).unwrap_or_default();
+            crate::attacks::findings::metrics(None).contains(&name)
+        };
+        let mut notes = Vec::new();
+        let pairs: BTreeSet<&[String]> = rows.iter().map(|row| &row[2..]).collect();
+        let sole = pairs.first().filter(|pair| pairs.len() == 1 && !pair[0].contains(' ')).map(|pair| pair.to_vec());
+        // Where all rows of a column agree, or all columns of a row, one line says it.
+        let mut short = [0, 1].into_iter().map(|left_out| merged(&rows, left_out)).min_by_key(Vec::len).unwrap_or_default();
+        if let Some(pair) = sole {
+            notes.push(format!("every number is under differential privacy: epsilon {}, delta {}", pair[0], pair[1]));
+            short.clear();
+        } else if short.iter().filter(|row| row[2] == NONE).count() > MOST_WITHOUT {
+            short.retain(|row| row[2] != NONE);
+            notes.push("numbers that are not listed here are not under differential privacy".to_owned());
+        }
+        if (0..self.columns.len()).any(attack) {
+            notes.push("for an attack: what the training had spent before the round that is attacked".to_owned());
+        }
+        let header = if short.is_empty() { Vec::new() } else { ["row", "column", "epsilon", "delta"].map(str::to_owned).into() };
+        Some(Sheet { title, header, rows: short, notes })
     }
 
     fn shows_epsilon(&self, column: usize) -> bool {
@@ -86,6 +81,12 @@ impl Table {
     pub(super) fn reasons(&self) -> Option<Sheet> {
         let notes = self.told(|observation| observation.reason.as_deref());
         (!notes.is_empty()).then(|| Sheet { title: "Not applicable".to_owned(), header: Vec::new(), rows: Vec::new(), notes })
+    }
+
+    /// Over what numbers are taken, where some clients have none.
+    pub(super) fn partial(&self) -> Option<Sheet> {
+        let notes = self.told(|observation| observation.partial.as_deref());
+        (!notes.is_empty()).then(|| Sheet { title: "Of some clients only".to_owned(), header: Vec::new(), rows: Vec::new(), notes })
     }
 
     /// What makes numbers worthless, each with the values and rows that it is about.
@@ -145,9 +146,30 @@ fn add<'a>(list: &mut Vec<&'a str>, word: &'a str) {
     }
 }
 
-/// The largest epsilon of a cell's samples with its delta.
+/// The largest epsilon of a cell's values with its delta; none where a value has none, for then their mean has none.
 pub(super) fn most(cell: &Cell) -> Option<(f64, f64)> {
+    let values = || cell.samples.iter().filter(|observation| observation.sample.value().is_some());
+    if values().any(|observation| observation.spent.is_none()) { None } else { largest(cell) }
+}
+
+/// The largest epsilon among those that there are.
+fn largest(cell: &Cell) -> Option<(f64, f64)> {
     cell.samples.iter().filter_map(|observation| observation.spent).reduce(|a, b| if b.0 > a.0 { b } else { a })
+}
+
+/// The epsilon of a number that is not protected.
+const NONE: &str = "none";
+
+/// So many lines of unprotected numbers are listed; more are summed up.
+const MOST_WITHOUT: usize = 8;
+
+/// Epsilon and delta of a cell as texts.
+fn protection(cell: &Cell) -> [String; 2] {
+    let Some((epsilon, delta)) = largest(cell) else { return [NONE.to_owned(), String::new()] };
+    let values = cell.samples.iter().filter(|observation| observation.sample.value().is_some());
+    let (with, all) = values.fold((0, 0), |(with, all), o| (with + usize::from(o.spent.is_some()), all + 1));
+    let epsilon = written(epsilon);
+    [if with == all { epsilon } else { format!("none ({epsilon} for {with} of {all} values)") }, small(delta)]
 }
 
 /// The lines without their row or column, which becomes `all`, when each line that is left then has one meaning; else as they are.
@@ -196,9 +218,14 @@ mod tests {
         table.cells[0][0].samples[0].spent = Some((2.5, 1e-5));
         table.cells[0][0].samples[1].spent = Some((3.0, 1e-5));
         let sheet = table.spent().expect("one cell has it");
-        assert_eq!(sheet.rows, [["fedavg", "0.1", "3.000", "1e-5"]]);
-        table.cells[1][0].samples[0].spent = Some((3.0, 1e-5));
-        assert_eq!(table.spent().expect("one column").rows, [["all", "0.1", "3.000", "1e-5"]]);
+        assert_eq!(sheet.rows[0], ["fedavg", "all", "none (3.000 for 2 of 3 values)", "1e-5"]);
+        assert!(sheet.notes.is_empty() && super::most(&table.cells[0][0]).is_none(), "the mean of all three has no epsilon");
+        table.cells[0][0].samples.iter_mut().for_each(|sample| sample.spent = Some((3.0, 1e-5)));
+        let sheet = table.spent().expect("one cell has it");
+        assert_eq!(sheet.rows[0], ["fedavg", "all", "3.000", "1e-5"]);
+        assert!(sheet.rows[1..].iter().all(|row| row[2] == "none" && row[3].is_empty()), "{:?}", sheet.rows);
+        table.cells.iter_mut().flat_map(|row| &mut row[0].samples).for_each(|sample| sample.spent = Some((3.0, 1e-5)));
+        assert_eq!(table.spent().expect("one column").rows, [["all", "0.1", "3.000", "1e-5"], ["all", "0.5", "none", ""]]);
         table.cells.iter_mut().flatten().flat_map(|cell| &mut cell.samples).for_each(|sample| sample.spent = Some((800.4, 1e-5)));
         let sheet = table.spent().expect("all have it");
         assert!(sheet.rows.is_empty() && sheet.notes == ["every number is under differential privacy: epsilon 800, delta 1e-5"]);
@@ -219,12 +246,27 @@ mod tests {
             *row = vec![cell(Some((1.0, 1e-5))), cell(Some((2.0, 1e-5))), cell(Some((1.0, 1e-5))), cell(Some((3.0, 1e-5)))];
         }
         let sheet = table.spent().expect("all have it");
+        assert!(sheet.notes.is_empty());
         let wanted = [
             ["all", "0.1", "1.000", "1e-5"],
             ["all", "0.5 test_accuracy.best", "2.000", "1e-5"],
             ["all", "0.5 test_auc.best", "3.000", "1e-5"],
         ];
         assert_eq!(sheet.rows, wanted);
+    }
+
+    #[test]
+    fn columns_without_privacy_are_not_counted_among_the_protected() {
+        let mut table = sample();
+        for (row, cells) in table.cells.iter_mut().enumerate() {
+            for (column, spent) in [None, Some((1.0, 1e-5))].into_iter().enumerate() {
+                let value = Sample::Value(0.1 * row as f64);
+                cells[column] = Cell { samples: vec![Observation { spent, ..Observation::plain("0", value) }] };
+            }
+        }
+        let sheet = table.spent().expect("one column has it");
+        assert_eq!(sheet.rows, [["all", "0.1", "none", ""], ["all", "0.5", "1.000", "1e-5"]]);
+        assert!(sheet.notes.is_empty());
     }
 
     #[test]
@@ -239,6 +281,9 @@ mod tests {
         table.cells[1][0].samples[0].caveat = Some("no step".to_owned());
         assert_eq!(table.caveats(), ["run.test_accuracy.best of ditto in 0.1: no step"]);
         assert_eq!(table.warned().expect("one").title, "Warning");
+        assert!(table.partial().is_none());
+        table.cells[1][0].samples[0].partial = Some("over 2 of 3".to_owned());
+        assert_eq!(table.partial().expect("one").notes, ["run.test_accuracy.best of ditto in 0.1: over 2 of 3"]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn tables_in_every_format() {
             assert_eq!(file, out);
         }
     }
-    space.run(&["table", "small.yaml", "-o", "no/such/folder"]).fails(4, &["cannot create `no/such/folder`"]);
+    space.run(&["table", "small.yaml", "-o", "no/such/folder"]).fails(4, &["there is no folder `no/such`"]);
     let color = space.run(&["table", "small.yaml", "--color", "always"]).ok();
     assert!(color.contains("\u{1b}[1m"), "{color}");
 }

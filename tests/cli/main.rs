@@ -10,3 +10,4 @@ mod runs;
 mod signals;
 mod space;
 mod store;
+mod truth;

@@ -349,7 +349,7 @@ fn a_report_is_one_page_with_everything_in_it() {
     space.write("mine.j2", "{{ title }}: {{ sections | length }}");
     space.run(&["report", "p.yaml", "-o", "mine.txt", "--template", "mine.j2"]).ok();
     assert_eq!(fs::read_to_string(space.path("mine.txt")).expect("a file"), "small: 1\n");
-    space.run(&["report", "p.yaml", "-o", "no/such/folder.html"]).fails(4, &["cannot write into `no/such`"]);
+    space.run(&["report", "p.yaml", "-o", "no/such/folder.html"]).fails(4, &["there is no folder `no/such`"]);
 }
 
 #[test]

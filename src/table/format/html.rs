@@ -80,7 +80,9 @@ pub fn fragment(table: &Table, level: u8) -> String {
     out.push_str("</tbody>\n</table></div>\n");
     let mut notes = vec![table.legend()];
     notes.extend([grid.legend, table.troubles()].into_iter().filter(|text| !text.is_empty()));
-    let _ = writeln!(out, "<p class=\"legend\">{}; <b>best</b>, <u>second</u> of a column</p>", markup(&notes.join("; ")));
+    let marked = grid.lines.iter().any(|line| matches!(line, Line::Row(_, cells) if cells.iter().any(|(_, rank)| *rank != Rank::None)));
+    let marks = if marked { "; <b>best</b>, <u>second</u> of a column" } else { "" };
+    let _ = writeln!(out, "<p class=\"legend\">{}{marks}</p>", markup(&notes.join("; ")));
     for sheet in table.sheets() {
         let _ = writeln!(
             out,

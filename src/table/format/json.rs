@@ -44,6 +44,9 @@ fn one(table: &Table) -> Value {
                     if let Some(caveat) = &observation.caveat {
                         value["caveat"] = json!(caveat);
                     }
+                    if let Some(partial) = &observation.partial {
+                        value["partial"] = json!(partial);
+                    }
                     if let Some(reason) = &observation.reason {
                         value["reason"] = json!(reason);
                     }
