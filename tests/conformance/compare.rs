@@ -41,13 +41,16 @@ pub fn tolerance(algorithm: &str, name: &str) -> f64 {
 /// first round of client 0 two activations of the first convolution that are 4e-6 apart decide about a maximum or a ReLU. The reference
 /// itself, computed in `float64` from a start that is off by 1e-5 of each weight, differs from its fixture by the same 3.55e-2 in
 /// `conv1.1.bias`, which has hardly moved from 0, by 8.3e-4 in the weights before it, and by 1e-4 in what follows. A start off by 1e-6
-/// does not.
+/// does not. FedPHP's with decay and normalisation differs on stock operations in that bias of one client, by 7.1e-3, and
+/// in that client's training loss, by 7.8e-4; in nothing else.
 pub fn strain(run: &Run, compute: Compute, name: &str) -> f64 {
     let own = if run.algorithm == "FedKD" && run.input_scale > 1.0 { 4.0 } else { 1.0 };
     match (compute, run.model.ends_with("_bn")) {
         (Compute::Fused, _) | (_, false) => own,
         _ if run.algorithm == "FedAS" && name.ends_with("conv1.1.bias") => 360.0,
         _ if run.algorithm == "FedAS" => 10.0,
+        (Compute::Stock, _) if run.algorithm == "FedPHP" && name.ends_with("conv1.1.bias") => 80.0,
+        (Compute::Stock, _) if run.algorithm == "FedPHP" && name == "loss" => 10.0,
         (Compute::Stock, _) => own,
         // Sums of a GPU run in yet another order.
         _ => own * 10.0,
