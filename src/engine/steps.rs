@@ -234,12 +234,12 @@ impl<F: Real> Record<F> {
             let down = step.from > first || input_gradient;
             let (mut x, mut factors) = (Values { input: &self.input, kept: before }.get(step.from), params);
             let rounded = std::mem::take(&mut after[0].rounded);
-            let pairs = net.precision == Precision::Bf16 && precision::pairs::<F>(&step.op);
-            if net.precision == Precision::Bf16 && precision::factors(&step.op).is_some() {
+            let rounds = net.precision == Precision::Bf16;
+            if rounds && precision::factors(&step.op).is_some() {
                 precision::round_here(&mut scratch.gradient[..rows * step.outputs]);
-                if !pairs {
-                    (x, factors) = (&rounded, &self.weights);
-                }
+            }
+            if rounds && precision::rounds::<F>(&step.op) {
+                (x, factors) = (&rounded, &self.weights);
             }
             ops::backward(
                 step,
@@ -251,7 +251,7 @@ impl<F: Real> Record<F> {
                     params: factors,
                     gradient: gradient.as_deref_mut(),
                     down: down && !step.op.spreads(),
-                    pairs,
+                    pairs: rounds && precision::pairs::<F>(&step.op),
                     kept: &mut after[0],
                     scratch,
                 },

@@ -140,12 +140,7 @@ impl Index {
     pub(super) fn of_stage(&self, stage: &str, kind: &str, limit: usize) -> Vec<Digest> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.query("SELECT key FROM record WHERE stage = ?1 AND kind = ?2 ORDER BY started DESC LIMIT ?3", params![stage, kind, limit])
-            .unwrap_or_else(|| {
-                let mut found: Vec<Record> =
-                    self.scan().into_iter().map(|(r, _)| r).filter(|r| r.stage == stage && r.kind == kind).collect();
-                found.sort_by(|a, b| b.started.cmp(&a.started));
-                found.iter().map(|r| r.key).collect()
-            })
+            .unwrap_or_else(|| self.newest(|r| r.stage == stage && r.kind == kind))
     }
 
     /// The keys of a stage's records with these coordinates, newest first.
@@ -155,12 +150,14 @@ impl Index {
             "SELECT key FROM record WHERE stage = ?1 AND kind = ?2 AND coords = ?3 ORDER BY started DESC LIMIT ?4",
             params![stage, kind, written(coords), limit],
         )
-        .unwrap_or_else(|| {
-            let fits = |r: &Record| r.stage == stage && r.kind == kind && r.coords == *coords;
-            let mut found: Vec<Record> = self.scan().into_iter().map(|(r, _)| r).filter(fits).collect();
-            found.sort_by(|a, b| b.started.cmp(&a.started));
-            found.iter().map(|r| r.key).collect()
-        })
+        .unwrap_or_else(|| self.newest(|r| r.stage == stage && r.kind == kind && r.coords == *coords))
+    }
+
+    /// The keys of such records in the store, newest first, where there is no index to ask.
+    fn newest(&self, fits: impl Fn(&Record) -> bool) -> Vec<Digest> {
+        let mut found: Vec<Record> = self.scan().into_iter().map(|(r, _)| r).filter(fits).collect();
+        found.sort_by(|a, b| b.started.cmp(&a.started));
+        found.iter().map(|r| r.key).collect()
     }
 
     /// The keys of a lineage with an extent below `extent`, largest first.

@@ -190,7 +190,7 @@ impl<F: Real> WithSimd for LinearBackward<'_, F> {
             && let Some(d_x) = d_x.take()
         {
             reserve(turned, inputs * outputs);
-            turn(weight, outputs, &mut turned[..inputs * outputs]);
+            turn(weight, outputs, inputs, &mut turned[..inputs * outputs]);
             let (inputs, outputs) = (outputs, inputs);
             let weight = &turned[..inputs * outputs];
             LinearForward { rows, inputs, outputs, x: d_y, weight, bias: None, relu: false, y: d_x, padded: &mut *padded }.with_simd(simd);
@@ -227,13 +227,12 @@ impl<F: Real> WithSimd for LinearBackward<'_, F> {
     }
 }
 
-/// Rows of `line` numbers to columns, by blocks of a line of the cache.
+/// Rows of `line` numbers to columns, which begin `step` numbers apart, by blocks of a line of the cache.
 #[inline(always)]
-fn turn<F: Real>(from: &[F], line: usize, to: &mut [F]) {
+pub(super) fn turn<T: Copy>(from: &[T], line: usize, step: usize, to: &mut [T]) {
     const BLOCK: usize = 16;
-    let rows = from.len() / line;
     for (block, from) in from.chunks(BLOCK * line).enumerate() {
-        for (column, to) in to.chunks_exact_mut(rows).enumerate() {
+        for (column, to) in to.chunks_exact_mut(step).enumerate() {
             for (to, &value) in to[block * BLOCK..].iter_mut().zip(from[column..].iter().step_by(line)) {
                 *to = value;
             }

@@ -3,6 +3,7 @@
 //! Weights are (in, out), as for `linear`. Numbers are rounded on their way into pairs, sums stay in single precision. Every output is a sum
 //! whose order does not depend on the samples beside it.
 
+use super::linear::turn;
 use super::{add_rows, relu};
 use crate::engine::real::Real;
 use crate::engine::simd::pairs::{self, Dots, LANES, Pairs, Product, Sums, multiply};
@@ -87,7 +88,7 @@ impl<F: Real> Backward<'_, F> {
                 let lines = inputs.div_ceil(LANES);
                 let weight = along(weight, outputs, pairs, turned);
                 let b = room(b, pairs * lines, [0; LANES]);
-                turn(weight, pairs, lines * LANES, b.as_flattened_mut());
+                columns(weight, pairs, lines * LANES, b.as_flattened_mut());
                 let a = along(d_y, outputs, pairs, a);
                 d_x.fill(F::ZERO);
                 add(d_x, inputs, c, Product { rows, lines, pairs, a, steps: (pairs, 1), b, c: &mut [] });
@@ -158,14 +159,8 @@ fn down<F: Real>(from: &[F], line: usize, step: usize, to: &mut [u32]) {
 }
 
 /// Rows of `line` pairs to columns, which begin `step` pairs apart and are filled up with zeros.
-fn turn(from: &[u32], line: usize, step: usize, to: &mut [u32]) {
-    for (block, from) in from.chunks(LANES * line).enumerate() {
-        for (column, to) in to.chunks_exact_mut(step).enumerate() {
-            for (to, &value) in to[block * LANES..].iter_mut().zip(from[column..].iter().step_by(line)) {
-                *to = value;
-            }
-        }
-    }
+fn columns(from: &[u32], line: usize, step: usize, to: &mut [u32]) {
+    turn(from, line, step, to);
     let rows = from.len() / line;
     to.chunks_exact_mut(step).for_each(|to| to[rows..].fill(0));
 }
