@@ -9,7 +9,7 @@ use super::checkpoint::visit_client;
 use super::footprint::{Empty, Weigh};
 use super::parties::Client;
 use super::round::Monitor;
-use super::shelf::{Sheet, Shelf, Slot};
+use super::shelf::{Shelf, Slot};
 use super::state::{Load, Save};
 use super::world::World;
 use crate::base::Outcome;
@@ -64,7 +64,7 @@ impl Resting {
         let active = algorithm.rests() && algorithm.trains() != Who::All && !early && !monitor.inspects();
         // A model that is kept whole is shared with its upload, and would be weighed as if half of it stayed.
         let soon = active && !whole && algorithm.evaluates() != When::AfterTraining;
-        let shelf = if active && world.memory.is_some() { monitor.shelf()?.map(Shelf::new) } else { None };
+        let shelf = if active && world.memory.is_some() { monitor.shelf()?.map(Shelf::new).transpose()? } else { None };
         Ok(Self { active, soon, shelf, limit: world.memory.unwrap_or(u64::MAX), held: AtomicU64::new(0) })
     }
 
@@ -128,12 +128,12 @@ impl Resting {
         };
         self.held.fetch_sub(weight, Ordering::Relaxed);
         // Names and lengths take less than an eighth of vectors that are worth writing.
-        let sheet = Sheet::with_room((weight + weight / 8) as usize).append(|bytes| {
+        let sheet = shelf.sheet((weight + weight / 8) as usize).written(|bytes| {
             let mut save = Save::after(template, bytes);
             visit_client(algorithm, client, &mut save);
             save.bytes
         });
-        let slot = shelf.put(sheet).at(|| format!("client {}", client.id))?;
+        let slot = shelf.put(client.id, sheet)?;
         visit_client(algorithm, client, &mut Empty::new(template));
         client.rest.away = Some(slot);
         Ok(())
@@ -164,11 +164,13 @@ impl Resting {
     /// Brings the numbers of a client back from the shelf, where they stay. What is counted of it never left.
     fn fetch<A: Algorithm>(&self, algorithm: &A, template: &Model, client: &mut Client<A::Client>) -> Outcome<()> {
         let Some((slot, shelf)) = client.rest.away.as_ref().zip(self.shelf.as_ref()) else { return Ok(()) };
-        let sheet = shelf.get(slot).at(|| format!("client {}", client.id))?;
+        let sheet = shelf.get(slot)?;
         let (participations, seconds) = (client.participations, client.seconds);
         let mut load = Load::new(template, sheet.content());
         visit_client(algorithm, client, &mut load);
         (client.participations, client.seconds) = (participations, seconds);
-        load.finish().at(|| format!("client {}", client.id))
+        let done = load.finish();
+        shelf.done_with(sheet);
+        done.at(|| format!("client {}", client.id))
     }
 }

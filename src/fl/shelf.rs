@@ -1,56 +1,28 @@
 //! A file in which states of clients lie while memory is scarce: written at a free place, read back verified.
 //!
 //! It has no name, so that the system frees it when the process ends, however it ends. Where the system can, states go to the disk past its
-//! cache of files: what is here is here because memory is scarce, and making room for it there takes as long as a training step.
+//! cache of files: what is here is here because memory is scarce, and making room for it there takes as long as a training step. The
+//! threads that train do not wait for the disk to write: a thread of the shelf's own does, and what it has not written yet is found here.
 
-use crate::base::{Digest, Fault, FaultKind, Outcome};
-use std::collections::BTreeMap;
+mod disk;
+mod sheet;
+
+pub(super) use sheet::Sheet;
+
+use crate::base::{Digest, Fault, Outcome};
+use disk::Disk;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
-/// Places, their lengths, and the buffers that are written there are multiples of it: what goes past the cache has to be.
-const PAGE: usize = 4096;
+/// States that wait to be written, at most, and sheets that wait to be used again. It bounds the memory beside the limit.
+const WAITING: usize = 4;
 
-/// Bytes that begin at a page.
-#[derive(Debug)]
-pub(super) struct Sheet {
-    bytes: Vec<u8>,
-    /// Bytes before the first page.
-    skip: usize,
-}
-
-impl Sheet {
-    /// An empty one with room for so many bytes.
-    pub(super) fn with_room(len: usize) -> Self {
-        let mut bytes: Vec<u8> = Vec::with_capacity(len.next_multiple_of(PAGE) + PAGE);
-        let skip = bytes.as_ptr().align_offset(PAGE).min(PAGE);
-        bytes.resize(skip, 0);
-        Self { bytes, skip }
-    }
-    /// Lets `write` append to it.
-    pub(super) fn append(self, write: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
-        Self { bytes: write(self.bytes), ..self }
-    }
-    /// What was appended.
-    pub(super) fn content(&self) -> &[u8] {
-        self.bytes.get(self.skip..).unwrap_or_default()
-    }
-    /// Fills the last page up, and moves everything to where a page begins if it had to grow.
-    fn fill(&mut self) {
-        self.bytes.resize(self.skip + self.content().len().next_multiple_of(PAGE), 0);
-        if self.content().as_ptr().align_offset(PAGE) != 0 {
-            let mut fresh = Self::with_room(self.content().len());
-            fresh.bytes.extend_from_slice(self.content());
-            *self = fresh;
-        }
-    }
-}
-
-/// Where something lies, and what it was.
+/// Where the state of a client lies, and what it was.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
+    client: usize,
     start: u64,
     len: usize,
     /// Bytes from `start` that belong to it; at least `len`.
@@ -61,10 +33,28 @@ pub(super) struct Slot {
 /// The file with its free places.
 #[derive(Debug)]
 pub(super) struct Shelf {
-    file: File,
-    /// Whether reads and writes go past the system's cache.
-    direct: AtomicBool,
-    places: Mutex<Places>,
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    disk: Disk,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    places: Places,
+    /// What is to be written, and where. A place that was given back and taken again may stand here twice; the later one counts, and is
+    /// written later.
+    queue: VecDeque<(Slot, Arc<Sheet>)>,
+    /// Sheets that were used: fresh memory costs the system more than it costs to fill it.
+    used: Vec<Sheet>,
+    /// The fault of the writer, which has ended with it.
+    failed: Option<Fault>,
+    closed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -94,175 +84,216 @@ impl Places {
 }
 
 impl Shelf {
-    pub(super) fn new(file: File) -> Self {
-        let direct = past_the_cache(&file, true);
-        Self { file, direct: AtomicBool::new(direct), places: Mutex::default() }
-    }
-
-    /// Keeps what was appended to the sheet.
+    /// An empty shelf.
     ///
     /// # Errors
-    /// A storage fault: the disk is full or fails.
-    pub(super) fn put(&self, mut sheet: Sheet) -> Outcome<Slot> {
-        let (len, digest) = (sheet.content().len(), Digest::of(sheet.content()));
-        sheet.fill();
-        let (start, room) = self.places().take(sheet.content().len() as u64);
-        let slot = Slot { start, len, room, digest };
-        match self.attempt(|| write_at(&self.file, sheet.content(), start)) {
-            Ok(()) => Ok(slot),
-            Err(error) => {
-                self.free(slot);
-                Err(fault("written", &error))
-            }
+    /// The system has no thread left.
+    pub(super) fn new(file: File) -> Outcome<Self> {
+        let shared = Arc::new(Shared { disk: Disk::new(file), state: Mutex::default(), changed: Condvar::new() });
+        let writes = shared.clone();
+        let writer = std::thread::Builder::new().name("shelf".to_owned()).spawn(move || writes.write_all());
+        let writer = writer.map_err(|error| Fault::stage(format!("cannot start the thread that writes clients' states: {error}")))?;
+        Ok(Self { shared, writer: Some(writer) })
+    }
+
+    /// A sheet to write on, with room for so many bytes.
+    pub(super) fn sheet(&self, room: usize) -> Sheet {
+        let mut state = self.shared.state();
+        match state.used.iter().position(|sheet| sheet.has_room(room)) {
+            Some(at) => state.used.swap_remove(at),
+            None => Sheet::with_room(room),
         }
+    }
+
+    /// Keeps the state of a client. It waits while too many others have not been written.
+    ///
+    /// # Errors
+    /// A storage fault: the disk is full or fails, with the client whose state it was.
+    pub(super) fn put(&self, client: usize, sheet: Sheet) -> Outcome<Slot> {
+        let (len, digest) = (sheet.content().len(), Digest::of(sheet.content()));
+        let mut state = self.shared.state();
+        while state.queue.len() >= WAITING && state.failed.is_none() {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.check()?;
+        let (start, room) = state.places.take(sheet.pages().len() as u64);
+        let slot = Slot { client, start, len, room, digest };
+        state.queue.push_back((slot.clone(), Arc::new(sheet)));
+        self.shared.changed.notify_all();
+        Ok(slot)
     }
 
     /// What lies there.
     ///
     /// # Errors
-    /// A storage fault: it cannot be read, or is not what was written.
-    pub(super) fn get(&self, slot: &Slot) -> Outcome<Sheet> {
-        let mut sheet = Sheet::with_room(slot.len);
-        let Sheet { bytes, skip } = &mut sheet;
-        bytes.resize(*skip + slot.len.next_multiple_of(PAGE), 0);
-        self.attempt(|| read_at(&self.file, &mut bytes[*skip..], slot.start)).map_err(|error| fault("read back", &error))?;
-        bytes.truncate(*skip + slot.len);
-        if Digest::of(sheet.content()) != slot.digest {
-            return Err(Fault::storage("a client's state in the store's `tmp/` is not what was written there")
-                .help("run the pipeline again; if it comes back, check the disk"));
+    /// A storage fault: it cannot be read, is not what was written, or some state could not be written.
+    pub(super) fn get(&self, slot: &Slot) -> Outcome<Arc<Sheet>> {
+        let state = self.shared.state();
+        state.check()?;
+        if let Some((_, sheet)) = state.queue.iter().rfind(|(waiting, _)| waiting.start == slot.start) {
+            return Ok(sheet.clone());
         }
-        Ok(sheet)
+        drop(state);
+        let mut sheet = self.sheet(slot.len);
+        self.shared.disk.read(&mut sheet, slot.len, slot.start).map_err(|fault| slot.blame(fault))?;
+        if Digest::of(sheet.content()) != slot.digest {
+            let fault = Fault::storage("a client's state in the store's `tmp/` is not what was written there");
+            return Err(slot.blame(fault.help("run the pipeline again; if it comes back, check the disk")));
+        }
+        Ok(Arc::new(sheet))
     }
 
-    /// Reads or writes, with the system's cache from now on if it turns out that the disk wants other pages than ours.
-    fn attempt(&self, mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-        match work() {
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput && self.direct.swap(false, Ordering::Relaxed) => {
-                past_the_cache(&self.file, false);
-                work()
-            }
-            done => done,
-        }
+    /// Takes a sheet back when it has been read.
+    pub(super) fn done_with(&self, sheet: Arc<Sheet>) {
+        self.shared.state().keep(sheet);
     }
 
     /// Gives a place back.
     pub(super) fn free(&self, slot: Slot) {
-        self.places().free.entry(slot.room).or_default().push(slot.start);
-    }
-
-    fn places(&self) -> std::sync::MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state().places.free.entry(slot.room).or_default().push(slot.start);
     }
 }
 
-/// Lets reads and writes go past the system's cache, or not; whether they do now.
-#[cfg(target_os = "linux")]
-fn past_the_cache(file: &File, wanted: bool) -> bool {
-    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-    fcntl_getfl(file).is_ok_and(|mut flags| {
-        flags.set(OFlags::DIRECT, wanted);
-        fcntl_setfl(file, flags).is_ok() && wanted
-    })
+impl Drop for Shelf {
+    /// What has not been written yet is of no use to anybody.
+    fn drop(&mut self) {
+        self.shared.state().closed = true;
+        self.shared.changed.notify_all();
+        // A panic of the writer has been told where it happened.
+        let _ = self.writer.take().map(JoinHandle::join);
+    }
 }
 
-#[cfg(not(target_os = "linux"))]
-fn past_the_cache(_: &File, _: bool) -> bool {
-    false
+impl Shared {
+    /// The life of the writer.
+    fn write_all(&self) {
+        let mut state = self.state();
+        while !state.closed {
+            let Some((slot, sheet)) = state.queue.front().cloned() else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            let done = self.disk.write(&sheet, slot.start);
+            state = self.state();
+            self.changed.notify_all();
+            if let Err(fault) = done {
+                state.failed = Some(slot.blame(fault));
+                return;
+            }
+            drop(state.queue.pop_front());
+            state.keep(sheet);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-fn fault(tried: &str, error: &io::Error) -> Fault {
-    let what = format!("a client's state could not be {tried} in the store's `tmp/`: {error}");
-    Fault::new(FaultKind::Storage, what).help(match error.kind() {
-        io::ErrorKind::StorageFull => "free some space, choose another store with `--cache DIR`, or allow more memory with `--memory SIZE`",
-        _ => "run the pipeline again; if it comes back, check the disk",
-    })
+impl State {
+    fn check(&self) -> Outcome<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+    /// Keeps a sheet for another use if this was its last.
+    fn keep(&mut self, sheet: Arc<Sheet>) {
+        self.used.extend(Arc::into_inner(sheet).filter(|_| self.used.len() < WAITING));
+    }
 }
 
-#[cfg(unix)]
-fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
-}
-
-#[cfg(not(unix))]
-fn write_at(_: &File, _: &[u8], _: u64) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(not(unix))]
-fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+impl Slot {
+    fn blame(&self, fault: Fault) -> Fault {
+        fault.at(format!("client {}", self.client))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::sheet::PAGE;
     use super::*;
 
+    fn shelf() -> Shelf {
+        Shelf::new(tempfile::tempfile().expect("a temporary file")).expect("there are threads")
+    }
+
     fn sheet(content: &[u8]) -> Sheet {
-        Sheet::with_room(content.len()).append(|mut bytes| {
+        Sheet::with_room(content.len()).written(|mut bytes| {
             bytes.extend_from_slice(content);
             bytes
         })
     }
 
+    /// Waits until everything is written.
+    fn settle(shelf: &Shelf) {
+        let state = shelf.shared.state();
+        drop(shelf.shared.changed.wait_while(state, |state| !state.queue.is_empty() && state.failed.is_none()).expect("no panic"));
+    }
+
     #[test]
     fn what_is_put_comes_back_and_places_are_used_again() {
-        let shelf = Shelf::new(tempfile::tempfile().expect("a temporary file"));
-        let put = |value: u8, len: usize| shelf.put(sheet(&vec![value; len])).expect("writable");
+        let shelf = shelf();
+        let put = |value: u8, len: usize| shelf.put(value.into(), sheet(&vec![value; len])).expect("writable");
         let holds = |slot: &Slot, value: u8, len: usize| shelf.get(slot).expect("there").content() == vec![value; len];
         let (first, second) = (put(1, 5000), put(2, PAGE));
         assert!(holds(&first, 1, 5000) && holds(&second, 2, PAGE));
         shelf.free(first);
         let third = put(3, 4500);
         assert_eq!((third.start, third.room), (0, 2 * PAGE as u64));
-        assert_eq!(put(4, 1).start, 3 * PAGE as u64);
-        assert!(holds(&third, 3, 4500) && holds(&second, 2, PAGE));
+        let fourth = put(4, 1);
+        assert_eq!(fourth.start, 3 * PAGE as u64);
+        settle(&shelf);
+        assert!(holds(&third, 3, 4500) && holds(&second, 2, PAGE) && holds(&fourth, 4, 1));
     }
 
     #[test]
-    fn a_sheet_that_had_to_grow_begins_at_a_page_again() {
-        let mut grown = Sheet::with_room(1).append(|mut bytes| {
-            bytes.extend((0..100_000).map(|i| i as u8));
-            bytes
+    fn many_threads_put_and_get_at_once() {
+        let shelf = shelf();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u8 {
+                let shelf = &shelf;
+                scope.spawn(move || {
+                    for turn in 0..50_u8 {
+                        let len = 1000 * (1 + usize::from(turn % 7));
+                        let value = thread ^ turn;
+                        let slot = shelf.put(thread.into(), sheet(&vec![value; len])).expect("writable");
+                        if turn % 3 == 0 {
+                            settle(shelf);
+                        }
+                        let found = shelf.get(&slot).expect("there");
+                        assert!(found.content() == vec![value; len]);
+                        shelf.done_with(found);
+                        shelf.free(slot);
+                    }
+                });
+            }
         });
-        let content = grown.content().to_vec();
-        grown.fill();
-        assert_eq!(grown.content().as_ptr().align_offset(PAGE), 0);
-        assert_eq!((&grown.content()[..100_000], grown.content().len() % PAGE), (&content[..], 0));
-    }
-
-    #[test]
-    fn a_disk_with_other_pages_is_read_and_written_through_the_cache() {
-        let shelf = Shelf::new(tempfile::tempfile().expect("a temporary file"));
-        shelf.direct.store(true, Ordering::Relaxed);
-        let mut tries = 0;
-        let done = shelf.attempt(|| {
-            tries += 1;
-            if tries == 1 { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(()) }
-        });
-        assert!(done.is_ok() && tries == 2 && !shelf.direct.load(Ordering::Relaxed));
-        assert!(shelf.attempt(|| Err(io::ErrorKind::InvalidInput.into())).is_err(), "there is no third way");
+        settle(&shelf);
+        assert!(shelf.shared.state().used.len() <= WAITING);
     }
 
     #[cfg(unix)]
     #[test]
     fn damage_is_noticed() {
-        let shelf = Shelf::new(tempfile::tempfile().expect("a temporary file"));
-        let slot = shelf.put(sheet(&[7; 64])).expect("writable");
-        past_the_cache(&shelf.file, false);
-        write_at(&shelf.file, &[8], 5).expect("writable");
-        assert!(shelf.get(&slot).expect_err("changed").what.contains("not what was written"));
+        let shelf = shelf();
+        let slot = shelf.put(3, sheet(&[7; 64])).expect("writable");
+        settle(&shelf);
+        let file = &shelf.shared.disk.file;
+        disk::past_the_cache(file, false);
+        disk::write_at(file, &[8], 5).expect("writable");
+        let fault = shelf.get(&slot).expect_err("changed");
+        assert!(fault.to_string().starts_with("client 3: ") && fault.what.contains("not what was written"), "{fault}");
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_full_disk_is_a_fault_with_help() {
-        let shelf = Shelf::new(File::options().read(true).write(true).open("/dev/full").expect("there on Linux"));
-        let fault = shelf.put(sheet(&[1; 10])).expect_err("always full");
-        assert!(fault.help.is_some_and(|help| help.contains("--memory")), "{}", fault.what);
+    fn a_full_disk_is_a_fault_with_help_for_all_that_follows() {
+        let full = File::options().read(true).write(true).open("/dev/full").expect("there on Linux");
+        let shelf = Shelf::new(full).expect("there are threads");
+        let slot = shelf.put(5, sheet(&[1; 10])).expect("it is only written later");
+        settle(&shelf);
+        for fault in [shelf.get(&slot).expect_err("always full"), shelf.put(6, sheet(&[1; 10])).expect_err("always full")] {
+            assert_eq!(fault.at, ["client 5"]);
+            assert!(fault.help.is_some_and(|help| help.contains("--memory")), "{}", fault.what);
+        }
     }
 }
