@@ -90,10 +90,12 @@ impl<'a, A: Algorithm> Arena<'a, A> {
                 jobs.push((jobs.len(), client));
             }
         }
+        let costs: Vec<usize> = jobs.iter().map(|(_, client)| world.shard(client.id).train.len()).collect();
+        resting.expect(dear_first(&costs).into_iter().map(|place| &jobs[place].1.rest));
         let done = parallel(
             world,
             jobs,
-            |(_, client)| world.shard(client.id).train.len(),
+            |(place, _)| costs[*place],
             |worker, (place, client)| {
                 let at = Moment { client: client.id as u64, round, pass: first_pass };
                 let position = cohort.iter().position(|id| *id == client.id);
@@ -224,11 +226,17 @@ pub(super) fn parallel<J: Send, R: Send>(
     slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1).collect()
 }
 
+/// The places of the costs, the greatest first.
+fn dear_first(costs: &[usize]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..costs.len()).collect();
+    order.sort_by_key(|i| std::cmp::Reverse(costs[*i]));
+    order
+}
+
 /// Calls `work` with every number below that of `costs`, dear ones first. The algorithms' many kinds of work share this one function:
 /// threads and sorting compiled for each of them were a third of the library.
 fn spread(world: &World, costs: &[usize], work: &(dyn Fn(&mut Worker, usize) + Sync)) {
-    let mut order: Vec<usize> = (0..costs.len()).collect();
-    order.sort_by_key(|i| std::cmp::Reverse(costs[*i]));
+    let order = dear_first(costs);
     let next = AtomicUsize::new(0);
     let run = || {
         let mut worker = world.worker();

@@ -68,6 +68,13 @@ impl Resting {
         Ok(Self { active, soon, shelf, limit: world.memory.unwrap_or(u64::MAX), held: AtomicU64::new(0) })
     }
 
+    /// Says which clients will be woken next, in this order, so that those on the shelf are read ahead.
+    pub(super) fn expect<'a>(&self, clients: impl Iterator<Item = &'a Rest>) {
+        if let Some(shelf) = &self.shelf {
+            shelf.expect(clients.filter_map(|rest| rest.away.clone()).collect());
+        }
+    }
+
     /// Makes a client whole again, but for what it still has to receive. With `copy`, it is a copy that is used once and dropped: the
     /// original goes on resting.
     pub(super) fn wake<A: Algorithm>(

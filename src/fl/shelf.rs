@@ -2,7 +2,8 @@
 //!
 //! It has no name, so that the system frees it when the process ends, however it ends. Where the system can, states go to the disk past its
 //! cache of files: what is here is here because memory is scarce, and making room for it there takes as long as a training step. The
-//! threads that train do not wait for the disk to write: a thread of the shelf's own does, and what it has not written yet is found here.
+//! threads that train do not wait for the disk: two threads of the shelf's own do. One writes, and what it has not written yet is found
+//! here; the other reads what will be asked for next.
 
 mod disk;
 mod sheet;
@@ -16,11 +17,12 @@ use std::fs::File;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// States that wait to be written, at most, and sheets that wait to be used again. It bounds the memory beside the limit.
+/// States that wait to be written, at most, as many that were read ahead, and sheets that wait to be used again. It bounds the memory
+/// beside the limit.
 const WAITING: usize = 4;
 
 /// Where the state of a client lies, and what it was.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     client: usize,
     start: u64,
@@ -34,7 +36,7 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Shelf {
     shared: Arc<Shared>,
-    writer: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -47,9 +49,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     places: Places,
-    /// What is to be written, and where. A place that was given back and taken again may stand here twice; the later one counts, and is
-    /// written later.
+    /// What is to be written, and where. A place that was given back and taken again may stand here twice; the later one is written later.
     queue: VecDeque<(Slot, Arc<Sheet>)>,
+    /// What is to be read ahead.
+    expected: VecDeque<Slot>,
+    /// What is being read ahead.
+    reading: Option<Slot>,
+    /// What was.
+    ready: Vec<(Slot, Outcome<Sheet>)>,
     /// Sheets that were used: fresh memory costs the system more than it costs to fill it.
     used: Vec<Sheet>,
     /// The fault of the writer, which has ended with it.
@@ -90,19 +97,22 @@ impl Shelf {
     /// The system has no thread left.
     pub(super) fn new(file: File) -> Outcome<Self> {
         let shared = Arc::new(Shared { disk: Disk::new(file), state: Mutex::default(), changed: Condvar::new() });
-        let writes = shared.clone();
-        let writer = std::thread::Builder::new().name("shelf".to_owned()).spawn(move || writes.write_all());
-        let writer = writer.map_err(|error| Fault::stage(format!("cannot start the thread that writes clients' states: {error}")))?;
-        Ok(Self { shared, writer: Some(writer) })
+        let mut shelf = Self { shared, threads: Vec::new() };
+        shelf.start("shelf-writer", Shared::write_behind)?;
+        shelf.start("shelf-reader", Shared::read_ahead)?;
+        Ok(shelf)
+    }
+
+    fn start(&mut self, name: &str, life: fn(&Shared)) -> Outcome<()> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || life(&shared));
+        self.threads.push(thread.map_err(|error| Fault::stage(format!("cannot start a thread for clients' states: {error}")))?);
+        Ok(())
     }
 
     /// A sheet to write on, with room for so many bytes.
     pub(super) fn sheet(&self, room: usize) -> Sheet {
-        let mut state = self.shared.state();
-        match state.used.iter().position(|sheet| sheet.has_room(room)) {
-            Some(at) => state.used.swap_remove(at),
-            None => Sheet::with_room(room),
-        }
+        self.shared.state().sheet(room)
     }
 
     /// Keeps the state of a client. It waits while too many others have not been written.
@@ -112,9 +122,7 @@ impl Shelf {
     pub(super) fn put(&self, client: usize, sheet: Sheet) -> Outcome<Slot> {
         let (len, digest) = (sheet.content().len(), Digest::of(sheet.content()));
         let mut state = self.shared.state();
-        while state.queue.len() >= WAITING && state.failed.is_none() {
-            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        state = self.shared.wait_while(state, |state| state.queue.len() >= WAITING && state.failed.is_none());
         state.check()?;
         let (start, room) = state.places.take(sheet.pages().len() as u64);
         let slot = Slot { client, start, len, room, digest };
@@ -123,19 +131,37 @@ impl Shelf {
         Ok(slot)
     }
 
+    /// Says what will be asked for next, in this order, once each. What was said before is forgotten.
+    pub(super) fn expect(&self, slots: VecDeque<Slot>) {
+        let mut state = self.shared.state();
+        state.expected = slots;
+        state.reading = None;
+        for (_, sheet) in std::mem::take(&mut state.ready) {
+            sheet.into_iter().for_each(|sheet| state.keep(sheet));
+        }
+        self.shared.changed.notify_all();
+    }
+
     /// What lies there.
     ///
     /// # Errors
     /// A storage fault: it cannot be read, is not what was written, or some state could not be written.
     pub(super) fn get(&self, slot: &Slot) -> Outcome<Arc<Sheet>> {
-        let state = self.shared.state();
+        let mut state = self.shared.state();
         state.check()?;
-        if let Some((_, sheet)) = state.queue.iter().rfind(|(waiting, _)| waiting.start == slot.start) {
-            return Ok(sheet.clone());
+        if let Some(sheet) = state.unwritten(slot) {
+            return Ok(sheet);
         }
-        drop(state);
-        let mut sheet = self.sheet(slot.len);
-        self.shared.disk.read(&mut sheet, slot.len, slot.start).map_err(|fault| slot.blame(fault))?;
+        state.expected.retain(|expected| expected != slot);
+        state = self.shared.wait_while(state, |state| state.reading.as_ref() == Some(slot));
+        let sheet = if let Some(at) = state.ready.iter().position(|(ready, _)| ready == slot) {
+            self.shared.changed.notify_all();
+            state.ready.swap_remove(at).1?
+        } else {
+            let sheet = state.sheet(slot.len);
+            drop(state);
+            self.shared.read(sheet, slot)?
+        };
         if Digest::of(sheet.content()) != slot.digest {
             let fault = Fault::storage("a client's state in the store's `tmp/` is not what was written there");
             return Err(slot.blame(fault.help("run the pipeline again; if it comes back, check the disk")));
@@ -145,7 +171,9 @@ impl Shelf {
 
     /// Takes a sheet back when it has been read.
     pub(super) fn done_with(&self, sheet: Arc<Sheet>) {
-        self.shared.state().keep(sheet);
+        if let Some(sheet) = Arc::into_inner(sheet) {
+            self.shared.state().keep(sheet);
+        }
     }
 
     /// Gives a place back.
@@ -159,20 +187,23 @@ impl Drop for Shelf {
     fn drop(&mut self) {
         self.shared.state().closed = true;
         self.shared.changed.notify_all();
-        // A panic of the writer has been told where it happened.
-        let _ = self.writer.take().map(JoinHandle::join);
+        for thread in self.threads.drain(..) {
+            // A panic has been told where it happened.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Shared {
     /// The life of the writer.
-    fn write_all(&self) {
+    fn write_behind(&self) {
         let mut state = self.state();
-        while !state.closed {
-            let Some((slot, sheet)) = state.queue.front().cloned() else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
+        loop {
+            state = self.wait_while(state, |state| !state.closed && state.queue.is_empty());
+            if state.closed {
+                return;
+            }
+            let Some((slot, sheet)) = state.queue.front().cloned() else { continue };
             drop(state);
             let done = self.disk.write(&sheet, slot.start);
             state = self.state();
@@ -182,8 +213,40 @@ impl Shared {
                 return;
             }
             drop(state.queue.pop_front());
-            state.keep(sheet);
+            if let Some(sheet) = Arc::into_inner(sheet) {
+                state.keep(sheet);
+            }
         }
+    }
+
+    /// The life of the reader.
+    fn read_ahead(&self) {
+        let mut state = self.state();
+        loop {
+            state = self.wait_while(state, |state| !state.closed && (state.expected.is_empty() || state.ready.len() >= WAITING));
+            if state.closed {
+                return;
+            }
+            let Some(slot) = state.expected.pop_front().filter(|slot| state.unwritten(slot).is_none()) else { continue };
+            state.reading = Some(slot.clone());
+            let sheet = state.sheet(slot.len);
+            drop(state);
+            let read = self.read(sheet, &slot);
+            state = self.state();
+            if state.reading.take_if(|reading| *reading == slot).is_some() {
+                state.ready.push((slot, read));
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn read(&self, mut sheet: Sheet, slot: &Slot) -> Outcome<Sheet> {
+        self.disk.read(&mut sheet, slot.len, slot.start).map_err(|fault| slot.blame(fault))?;
+        Ok(sheet)
+    }
+
+    fn wait_while<'a>(&self, state: MutexGuard<'a, State>, waits: impl Fn(&State) -> bool) -> MutexGuard<'a, State> {
+        self.changed.wait_while(state, |state| waits(state)).unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -195,9 +258,19 @@ impl State {
     fn check(&self) -> Outcome<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
-    /// Keeps a sheet for another use if this was its last.
-    fn keep(&mut self, sheet: Arc<Sheet>) {
-        self.used.extend(Arc::into_inner(sheet).filter(|_| self.used.len() < WAITING));
+    fn unwritten(&self, slot: &Slot) -> Option<Arc<Sheet>> {
+        self.queue.iter().find(|(waiting, _)| waiting == slot).map(|(_, sheet)| sheet.clone())
+    }
+    /// A sheet that was used, if one has room for so many bytes, or a new one.
+    fn sheet(&mut self, room: usize) -> Sheet {
+        let fits = self.used.iter().position(|sheet| sheet.has_room(room));
+        fits.map_or_else(|| Sheet::with_room(room), |at| self.used.swap_remove(at))
+    }
+    /// Keeps a sheet for another use.
+    fn keep(&mut self, sheet: Sheet) {
+        if self.used.len() < WAITING {
+            self.used.push(sheet);
+        }
     }
 }
 
@@ -259,6 +332,9 @@ mod tests {
                         if turn % 3 == 0 {
                             settle(shelf);
                         }
+                        if turn % 4 == 0 {
+                            shelf.expect(VecDeque::from([slot.clone()]));
+                        }
                         let found = shelf.get(&slot).expect("there");
                         assert!(found.content() == vec![value; len]);
                         shelf.done_with(found);
@@ -271,6 +347,26 @@ mod tests {
         assert!(shelf.shared.state().used.len() <= WAITING);
     }
 
+    #[test]
+    fn what_is_expected_is_read_ahead_and_forgotten_when_other_things_are() {
+        let shelf = shelf();
+        let slots: Vec<Slot> = (0..10).map(|i| shelf.put(i, sheet(&[i as u8; 3000])).expect("writable")).collect();
+        settle(&shelf);
+        let ahead = || {
+            let state = shelf.shared.wait_while(shelf.shared.state(), |state| state.ready.len() < WAITING);
+            state.ready.iter().map(|(slot, _)| slot.client).collect::<Vec<_>>()
+        };
+        let holds = |i: usize| shelf.get(&slots[i]).expect("there").content() == [i as u8; 3000];
+        shelf.expect(slots.iter().cloned().collect());
+        assert_eq!(ahead(), [0, 1, 2, 3]);
+        assert!(holds(0) && holds(9));
+        assert_eq!(ahead(), [3, 1, 2, 4]);
+        shelf.expect(slots.iter().rev().cloned().collect());
+        assert_eq!(ahead(), [9, 8, 7, 6]);
+        assert!((0..10).all(holds));
+        assert!(shelf.shared.state().ready.is_empty() && shelf.shared.state().expected.is_empty());
+    }
+
     #[cfg(unix)]
     #[test]
     fn damage_is_noticed() {
@@ -280,6 +376,7 @@ mod tests {
         let file = &shelf.shared.disk.file;
         disk::past_the_cache(file, false);
         disk::write_at(file, &[8], 5).expect("writable");
+        shelf.expect(VecDeque::from([slot.clone()]));
         let fault = shelf.get(&slot).expect_err("changed");
         assert!(fault.to_string().starts_with("client 3: ") && fault.what.contains("not what was written"), "{fault}");
     }

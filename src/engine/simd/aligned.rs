@@ -14,13 +14,15 @@ const LARGE: usize = 1024;
 const MODEL: usize = 1 << 20;
 /// The most bytes and buffers that wait for their next use.
 const WAITING: (usize, usize) = (256 << 20, 128);
+/// Larger buffers never wait: too many others would have to go for one.
+const HUGE: usize = WAITING.0 / 4;
 
 /// The system's allocator, with large buffers at lines of the cache. Some of the largest that are freed wait for the next one of their size,
 /// whose pages are then there already.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aligned;
 
-/// Freed buffers of at least `MODEL` bytes, at lines of the cache; the first `count` places are taken.
+/// Freed buffers of at least `MODEL` bytes, at lines of the cache; the first `count` places are taken, those that wait longest first.
 struct Waiting {
     buffers: [(usize, *mut u8); WAITING.1],
     count: usize,
@@ -34,22 +36,27 @@ unsafe impl Send for Waiting {}
 static BUFFERS: Mutex<Waiting> = Mutex::new(Waiting { buffers: [(0, std::ptr::null_mut()); WAITING.1], count: 0, bytes: 0 });
 
 impl Waiting {
+    /// The buffer of this size that has waited least: it is likeliest to be in the cache still.
     fn take(&mut self, size: usize) -> Option<*mut u8> {
-        let at = self.buffers[..self.count].iter().position(|(own, _)| *own == size)?;
-        let (_, buffer) = self.buffers[at];
-        self.count -= 1;
-        self.bytes -= size;
-        self.buffers[at] = self.buffers[self.count];
-        Some(buffer)
+        let at = self.buffers[..self.count].iter().rposition(|(own, _)| *own == size)?;
+        Some(self.remove(at).1)
     }
-    fn put(&mut self, size: usize, buffer: *mut u8) -> bool {
-        let fits = self.count < self.buffers.len() && self.bytes + size <= WAITING.0;
-        if fits {
-            self.buffers[self.count] = (size, buffer);
-            self.count += 1;
-            self.bytes += size;
+    fn remove(&mut self, at: usize) -> (usize, *mut u8) {
+        let buffer = self.buffers[at];
+        self.buffers.copy_within(at + 1..self.count, at);
+        self.count -= 1;
+        self.bytes -= buffer.0;
+        buffer
+    }
+    /// Lets a buffer wait, or tells which one has to go for it to fit: of a size that nobody asks for any more, in the long run.
+    fn put(&mut self, size: usize, buffer: *mut u8) -> Option<(usize, *mut u8)> {
+        if self.count > 0 && (self.count == self.buffers.len() || self.bytes + size > WAITING.0) {
+            return Some(self.remove(0));
         }
-        fits
+        self.buffers[self.count] = (size, buffer);
+        self.count += 1;
+        self.bytes += size;
+        None
     }
 }
 
@@ -81,7 +88,20 @@ impl Aligned {
     }
     /// Whether such a buffer may wait, or come from one that does: all of a size are then alike.
     fn waits(layout: Layout) -> bool {
-        layout.size() >= MODEL && layout.align() <= LINE
+        (MODEL..=HUGE).contains(&layout.size()) && layout.align() <= LINE
+    }
+    /// Lets a buffer wait, if nobody else is looking right now.
+    fn waits_now(layout: Layout, memory: *mut u8) -> bool {
+        let Some(mut waiting) = Self::waits(layout).then(|| BUFFERS.try_lock().ok()).flatten() else { return false };
+        while let Some((size, buffer)) = waiting.put(layout.size(), memory) {
+            // SAFETY: the buffer came here from `dealloc` with this size and an alignment of at most a line, for which the system was asked
+            // for a line; nobody else has it.
+            #[allow(unsafe_code)]
+            unsafe {
+                System.dealloc(buffer, Layout::from_size_align_unchecked(size, LINE));
+            }
+        }
+        true
     }
     /// A buffer that waits, if nobody else is looking right now.
     fn waiting(layout: Layout) -> Option<*mut u8> {
@@ -103,7 +123,7 @@ unsafe impl GlobalAlloc for Aligned {
         unsafe { System.alloc_zeroed(Self::layout(layout)) }
     }
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        if Self::waits(layout) && BUFFERS.try_lock().is_ok_and(|mut waiting| waiting.put(layout.size(), memory)) {
+        if Self::waits_now(layout, memory) {
             return;
         }
         // SAFETY: `memory` came from `alloc` with the same layout, hence from the system with this one.
@@ -124,10 +144,14 @@ mod tests {
     #[test]
     fn buffers_wait_for_their_own_size_within_the_limits() {
         let mut waiting = Waiting { buffers: [(0, std::ptr::null_mut()); WAITING.1], count: 0, bytes: 0 };
-        let buffer = std::ptr::dangling_mut::<u8>();
-        assert!(waiting.put(MODEL, buffer) && waiting.put(2 * MODEL, buffer) && waiting.take(3 * MODEL).is_none());
-        assert_eq!((waiting.take(MODEL), waiting.take(MODEL)), (Some(buffer), None));
-        assert!(!waiting.put(WAITING.0, buffer), "too many bytes");
-        assert_eq!((0..2 * WAITING.1).filter(|_| waiting.put(MODEL, buffer)).count(), WAITING.1 - 1);
+        let buffer = |n: usize| std::ptr::without_provenance_mut::<u8>(LINE * n);
+        assert!(waiting.put(MODEL, buffer(1)).is_none() && waiting.put(2 * MODEL, buffer(2)).is_none());
+        assert!(waiting.put(MODEL, buffer(3)).is_none() && waiting.take(3 * MODEL).is_none());
+        assert_eq!((waiting.take(MODEL), waiting.take(MODEL), waiting.take(MODEL)), (Some(buffer(3)), Some(buffer(1)), None));
+        assert_eq!(waiting.put(WAITING.0 - MODEL, buffer(4)), Some((2 * MODEL, buffer(2))), "too many bytes");
+        assert_eq!((waiting.put(WAITING.0 - MODEL, buffer(4)), waiting.bytes), (None, WAITING.0 - MODEL));
+        assert_eq!(waiting.take(WAITING.0 - MODEL), Some(buffer(4)));
+        assert!((0..WAITING.1).all(|n| waiting.put(MODEL, buffer(n)).is_none()));
+        assert_eq!(waiting.put(MODEL, buffer(500)), Some((MODEL, buffer(0))), "too many buffers");
     }
 }
