@@ -75,6 +75,8 @@ impl Executor for ChildProcess {
         let work = move || {
             seek_shorter(&inner.store, &mut order);
             let outcome = inner.run(order, &seen, &mailbox);
+            // Whoever hears the last word may close the store, and then delete its folder.
+            drop(inner);
             mailbox.say(Say::last(outcome));
         };
         std::thread::Builder::new()

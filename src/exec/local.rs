@@ -45,6 +45,8 @@ impl Executor for InProcess {
             seek_shorter(&inner.store, &mut order);
             let site = Site { store: &inner.store, runner: &*inner.runner, budget: &inner.budget, data_dirs: &inner.data_dirs };
             let outcome = perform(&order, &site, &seen, &|say| mailbox.say(say));
+            // Whoever hears the last word may close the store, and then delete its folder.
+            drop(inner);
             mailbox.say(Say::last(outcome));
         };
         std::thread::Builder::new()
