@@ -7,7 +7,8 @@
 
 use pflpipe::base::random::{Purpose, stream, unit};
 use pflpipe::engine::tape::{self, Branch, Graph};
-use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Precision, Shape, Support, loss, simd, update};
+use pflpipe::engine::update::{self, Descent};
+use pflpipe::engine::{Engine, Layer, Model, Network, Parts, Precision, Shape, Support, loss, simd};
 use pflpipe::models;
 use serde_json::Value;
 use std::io::BufRead;
@@ -123,7 +124,9 @@ impl Client {
         loss::cross_entropy(self.engine.logits(0), &self.labels, self.model.net.classes(), &mut self.d_logits);
     }
     fn backward(&mut self) {
-        self.engine.backward(0, &self.model, Some(&self.d_logits), None, Parts::All, &mut self.gradient).expect("after forward");
+        let (rows, descent) = (self.labels.len(), Descent { rate: 0.005, corrections: &[] });
+        self.engine.descend(0, &mut self.model, &self.d_logits, Parts::All, &mut self.gradient, descent).expect("after forward");
+        self.support.step(self.engine.steppers(&self.model.net, Parts::All, rows));
     }
     fn clear(&mut self) {
         self.support.clear(&mut self.gradient, self.model.net.layout().len);

@@ -3,12 +3,12 @@
 //! With a batch of few rows, a layer of many weights spends its time on carrying a gradient of all of them to and from memory. Here
 //! the plain step (SGD without momentum) is applied to the weights in one pass, with the same result to the last bit.
 
-use super::kernels::{LinearBackward, LinearDescent, LinearForward, MOST_ROWS, sum_of_products};
+use super::kernels::{LinearBackward, LinearDescent, LinearForward, MOST_ROWS, Update, sum_of_products};
 use super::model::Model;
 use super::params::Params;
 use super::simd::{WithSimd, dispatch};
 use super::tape::{Constant, StepTape, Traced, constant, row_by_row, values};
-use super::update::{Correction, Optimiser, Rule, sgd};
+use super::update::{Correction, Descent, Optimiser, Rule};
 use crate::base::{Fault, Outcome};
 use dfdx::prelude::*;
 use pulp::Simd;
@@ -128,28 +128,23 @@ impl Dense {
         for row in seen.d_y.chunks_exact(outputs) {
             d_bias.iter_mut().zip(row).for_each(|(sum, d)| *sum += d);
         }
-        let decays: Option<Vec<f32>> =
-            corrections.iter().map(|c| if let Correction::Decay(factor) = c { Some(*factor) } else { None }).collect();
-        match decays {
-            Some(decays) if optimiser.rule() == Rule::Sgd && rows <= MOST_ROWS => {
-                // Another owner would make the write a copy.
-                drop(self);
-                let (weight, bias) = model.params.split_at_mut(weights);
-                let (x, d_y) = (&seen.x, &seen.d_y);
-                dispatch(LinearDescent { rows, inputs, outputs, x, d_y, weight, rate, decays: &decays, padded: &mut Vec::new() });
-                let kept = 0..bias.len();
-                sgd(bias, &d_bias, rate, kept, corrections);
-            }
-            _ => {
-                let mut gradient = vec![0.0; model.params.len()];
-                let (weight, bias) = gradient.split_at_mut(weights);
-                self.backward(&seen.x, &seen.d_y, Some(weight), None);
-                bias.copy_from_slice(&d_bias[..bias.len()]);
-                drop(self);
-                let all = 0..gradient.len();
-                optimiser.step(&mut model.params, &gradient, rate, all, corrections);
-            }
+        let descent = Descent { rate, corrections };
+        if optimiser.rule() == Rule::Sgd && rows <= MOST_ROWS {
+            // Another owner would make the write a copy.
+            drop(self);
+            let (weight, bias) = model.params.split_at_mut(weights);
+            let (x, d_y, terms, padded, turned) = (&seen.x, &seen.d_y, &descent.terms(&(0..weights)), &mut Vec::new(), &mut Vec::new());
+            dispatch(LinearDescent { rows, inputs, outputs, x, d_y, weight, rate, terms, d_bias: None, d_x: None, padded, turned });
+            let terms = &descent.terms(&(weights..weights + bias.len()));
+            return dispatch(Update { gradient: &d_bias[..bias.len()], params: bias, lr: rate, terms });
         }
+        let mut gradient = vec![0.0; model.params.len()];
+        let (weight, bias) = gradient.split_at_mut(weights);
+        self.backward(&seen.x, &seen.d_y, Some(weight), None);
+        bias.copy_from_slice(&d_bias[..bias.len()]);
+        drop(self);
+        let all = 0..gradient.len();
+        optimiser.step(&mut model.params, &gradient, rate, all, corrections);
     }
 }
 
@@ -187,7 +182,7 @@ impl WithSimd for Inner<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::tape::Leaf;
-    use super::super::update::clip;
+    use super::super::update::{clip, sgd};
     use super::super::{Layer, Network, Shape};
     use super::*;
     use crate::base::random::{Purpose, stream};
@@ -225,8 +220,10 @@ mod tests {
         for rule in rules {
             for (bias, rows) in [(true, 10), (false, 3), (true, 40)] {
                 let (model, dense, gradient) = seen(bias, rows);
-                let other = vec![0.1; gradient.len()];
-                for corrections in [&[][..], &[Correction::Decay(0.3)], &[Correction::Decay(0.3), Correction::Add(&other)]] {
+                // Other values for the bias than for the weight.
+                let other: Vec<f32> = (0..gradient.len()).map(|i| 0.001 * i as f32).collect();
+                let pull = Correction::Proximal { mu: 0.2, reference: &other };
+                for corrections in [&[][..], &[Correction::Decay(0.3)], &[Correction::Decay(0.3), Correction::Add(&other)], &[pull]] {
                     let (mut one, mut two) = (model.clone(), model.clone());
                     let again = Dense { seen: Rc::new(RefCell::new(copy(&dense))), ..dense.clone() };
                     again.step(&mut one, &mut Optimiser::new(rule), 0.1, corrections);

@@ -9,13 +9,15 @@ use super::network::Network;
 use super::params::Buffers;
 use super::precision::Precision;
 use super::real::Real;
-use super::steps::{Record, Scratch};
+use super::steps::{self, Record, Scratch, Weights};
 use super::stock::{Elsewhere, Seeds, Stock};
+use super::update::Descent;
 use crate::base::random::Stream;
 use crate::base::{Fault, Outcome};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -268,11 +270,37 @@ impl<F: Real> Engine<F> {
         parts: Parts,
         gradient: &mut [F],
     ) -> Outcome<()> {
-        let len = model.net.layout().len;
-        if gradient.len() != len {
-            return Err(Fault::stage(format!("a gradient of {} numbers for {len} parameters", gradient.len())));
-        }
-        self.back(slot, model, d_logits, d_features, parts, Some(gradient), false)
+        check("a gradient", gradient.len(), model.net.layout().len)?;
+        self.back(slot, &model.net, Weights::Still(&model.params), d_logits, d_features, parts, Some(gradient), false)
+    }
+
+    /// [`Engine::backward`] from the logits, on which some weights take their step of gradient descent as soon as nothing else needs what
+    /// they were ([`Engine::steppers`]); their gradient stays what it is. The others' is added as usual.
+    ///
+    /// Where few samples meet many weights, carrying the gradient to and from memory takes as long as making it.
+    ///
+    /// # Errors
+    /// As [`Engine::backward`].
+    pub fn descend(
+        &mut self,
+        slot: usize,
+        model: &mut Model<F>,
+        d_logits: &[F],
+        parts: Parts,
+        gradient: &mut [F],
+        descent: Descent<'_, F>,
+    ) -> Outcome<()> {
+        check("a gradient", gradient.len(), model.net.layout().len)?;
+        let Model { net, params, .. } = model;
+        self.back(slot, net, Weights::Stepping(params, descent), Some(d_logits), None, parts, Some(gradient), false)
+    }
+
+    /// The parameters that take their step in [`Engine::descend`] on so many samples, in order.
+    pub fn steppers<'n>(&self, net: &'n Network, parts: Parts, rows: usize) -> impl Iterator<Item = Range<usize>> + use<'n, F> {
+        let (base, all) = (net.base_steps, net.steps.len());
+        let here = matches!(self.elsewhere, Runner::Here);
+        let steps = if parts.base() && here { 0 } else { base }..if parts.head() && here { all } else { base };
+        steps::steppers(net, steps, rows)
     }
 
     /// The gradient of a loss by the slot's last input, (rows, height, width, channels); the parameters get none.
@@ -287,7 +315,7 @@ impl<F: Real> Engine<F> {
         d_features: Option<&[F]>,
         d_input: &mut Vec<F>,
     ) -> Outcome<()> {
-        self.back(slot, model, d_logits, d_features, Parts::Nothing, None, true)?;
+        self.back(slot, &model.net, Weights::Still(&model.params), d_logits, d_features, Parts::Nothing, None, true)?;
         d_input.clear();
         d_input.extend_from_slice(&self.scratch.gradient[..self.slots[slot].rows * model.net.input().numel()]);
         Ok(())
@@ -297,14 +325,14 @@ impl<F: Real> Engine<F> {
     fn back(
         &mut self,
         slot: usize,
-        model: &Model<F>,
+        net: &Arc<Network>,
+        mut params: Weights<'_, F>,
         d_logits: Option<&[F]>,
         d_features: Option<&[F]>,
         parts: Parts,
         mut gradient: Option<&mut [F]>,
         input: bool,
     ) -> Outcome<()> {
-        let net = &model.net;
         let number = slot;
         let Some(slot) = self.slots.get_mut(slot).filter(|s| s.net.as_ref().is_some_and(|last| Arc::ptr_eq(last, net))) else {
             return Err(Fault::internal(format!("slot {slot} holds no forward pass of this network")));
@@ -313,9 +341,6 @@ impl<F: Real> Engine<F> {
         let (rows, base, all) = (slot.rows, net.base_steps, net.steps.len());
         let width = rows * net.features();
         let below = parts.base() || input;
-        let check = |what: &str, found: usize, len: usize| {
-            if found == len { Ok(()) } else { Err(Fault::internal(format!("{what} of {found} numbers instead of {len}"))) }
-        };
         if let Some(d_features) = d_features {
             check("a gradient of features", d_features.len(), width)?;
         }
@@ -337,7 +362,7 @@ impl<F: Real> Engine<F> {
                 reserve(&mut scratch.gradient, d_logits.len());
                 scratch.gradient[..d_logits.len()].copy_from_slice(d_logits);
                 let head_gradient = if parts.head() { gradient.as_deref_mut() } else { None };
-                slot.record.backward(net, base..all, rows, &model.params, head_gradient, below, scratch);
+                slot.record.backward(net, base..all, rows, params.stepping(true), head_gradient, below, scratch);
                 if let (Some(d_features), true) = (d_features, below) {
                     for (sum, &value) in scratch.gradient.iter_mut().zip(d_features) {
                         *sum += value;
@@ -354,7 +379,7 @@ impl<F: Real> Engine<F> {
         }
         if below {
             let base_gradient = if parts.base() { gradient } else { None };
-            slot.record.backward(net, 0..base, rows, &model.params, base_gradient, input, scratch);
+            slot.record.backward(net, 0..base, rows, params, base_gradient, input, scratch);
         }
         Ok(())
     }
@@ -382,6 +407,10 @@ impl<F: Real> Engine<F> {
     ) {
         self.head.backward(&model.net, &model.params, features, d_logits, gradient, d_features);
     }
+}
+
+fn check(what: &str, found: usize, len: usize) -> Outcome<()> {
+    if found == len { Ok(()) } else { Err(Fault::internal(format!("{what} of {found} numbers instead of {len}"))) }
 }
 
 /// A head without its base, for features from elsewhere.
@@ -422,7 +451,7 @@ impl<F: Real> HeadPass<F> {
         reserve(&mut self.scratch.gradient, d_logits.len());
         self.scratch.gradient[..d_logits.len()].copy_from_slice(d_logits);
         let down = d_features.is_some();
-        self.record.backward(net, net.base_steps..all, rows, params, gradient, down, &mut self.scratch);
+        self.record.backward(net, net.base_steps..all, rows, Weights::Still(params), gradient, down, &mut self.scratch);
         if let Some(d_features) = d_features {
             d_features.clear();
             d_features.extend_from_slice(&self.scratch.gradient[..rows * net.features()]);

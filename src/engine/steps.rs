@@ -11,8 +11,9 @@ use super::ops::{self, Backward, Forward};
 use super::params::Buffers;
 use super::precision::{self, Precision};
 use super::real::Real;
+use super::update::Descent;
 use crate::base::random::{Purpose, Stream, stream};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 /// What one step keeps.
 #[derive(Debug, Default)]
@@ -36,6 +37,47 @@ pub(super) struct Record<F> {
     kept: Vec<Kept<F>>,
     /// The parameters of products with their weights rounded, where products are of a lower precision.
     weights: Vec<F>,
+}
+
+/// The parameters on the way back.
+#[derive(Debug)]
+pub(super) enum Weights<'a, F> {
+    /// As they are.
+    Still(&'a [F]),
+    /// Those of which a step knows how ([`steppers`]) take their own at once.
+    Stepping(&'a mut [F], Descent<'a, F>),
+}
+
+impl<F: Real> Weights<'_, F> {
+    /// The same for a while, with steps only where they are wanted.
+    pub fn stepping(&mut self, wanted: bool) -> Weights<'_, F> {
+        match self {
+            Self::Still(params) => Weights::Still(params),
+            Self::Stepping(params, descent) => {
+                if wanted {
+                    Weights::Stepping(params, *descent)
+                } else {
+                    Weights::Still(params)
+                }
+            }
+        }
+    }
+}
+
+impl<F> Deref for Weights<'_, F> {
+    type Target = [F];
+    fn deref(&self) -> &[F] {
+        match self {
+            Self::Still(params) => params,
+            Self::Stepping(params, _) => params,
+        }
+    }
+}
+
+/// The weights that take their step on the way back of a batch of so many rows, in order.
+pub(super) fn steppers(net: &Network, steps: Range<usize>, rows: usize) -> impl Iterator<Item = Range<usize>> {
+    let steps = if net.precision == Precision::F32 { &net.steps[steps] } else { &[] };
+    steps.iter().filter_map(move |step| step.op.stepper(rows).cloned())
 }
 
 /// The values before a step.
@@ -206,15 +248,15 @@ impl<F: Real> Record<F> {
             after[0].rounded = rounded;
         }
     }
-    /// Runs steps of `net` backward from the gradient in `scratch.gradient`, adds to the parameters' gradient, and leaves the
-    /// gradient of the first step's input in `scratch.gradient` where it is asked for.
+    /// Runs steps of `net` backward from the gradient in `scratch.gradient`, adds to the parameters' gradient or lets them take their
+    /// step ([`steppers`]), and leaves the gradient of the first step's input in `scratch.gradient` where it is asked for.
     #[allow(clippy::too_many_arguments)]
     pub fn backward(
         &mut self,
         net: &Network,
         steps: Range<usize>,
         rows: usize,
-        params: &[F],
+        mut params: Weights<'_, F>,
         mut gradient: Option<&mut [F]>,
         input_gradient: bool,
         scratch: &mut Scratch<F>,
@@ -232,14 +274,15 @@ impl<F: Real> Record<F> {
             }
             let (before, after) = self.kept.split_at_mut(index);
             let down = step.from > first || input_gradient;
-            let (mut x, mut factors) = (Values { input: &self.input, kept: before }.get(step.from), params);
+            let mut x = Values { input: &self.input, kept: before }.get(step.from);
+            let mut factors = params.stepping(gradient.is_some() && step.op.stepper(rows).is_some());
             let rounded = std::mem::take(&mut after[0].rounded);
             let rounds = net.precision == Precision::Bf16;
             if rounds && precision::factors(&step.op).is_some() {
                 precision::round_here(&mut scratch.gradient[..rows * step.outputs]);
             }
             if rounds && precision::rounds::<F>(&step.op) {
-                (x, factors) = (&rounded, &self.weights);
+                (x, factors) = (&rounded, Weights::Still(&self.weights));
             }
             ops::backward(
                 step,

@@ -8,10 +8,13 @@ use super::ops::Op;
 use super::real::Real;
 use std::ops::Range;
 
-/// Ranges of a flat gradient, in order, outside of which it is 0.
+/// Ranges of a flat gradient, in order, outside of which it is 0, and what has taken its step already.
 #[derive(Clone, Debug, Default)]
 pub struct Support {
     ranges: Vec<Range<usize>>,
+    /// In order, and in none of the ranges.
+    stepped: Vec<Range<usize>>,
+    spare: Vec<Range<usize>>,
     rows: Vec<usize>,
 }
 
@@ -29,7 +32,7 @@ impl Support {
             gradient.clear();
             gradient.resize(len, F::ZERO);
         }
-        self.ranges.clear();
+        self.only(0..0);
     }
     /// Everything.
     pub fn whole(&mut self, len: usize) {
@@ -37,13 +40,31 @@ impl Support {
     }
     /// One range.
     pub fn only(&mut self, range: Range<usize>) {
+        self.stepped.clear();
         self.ranges.clear();
-        self.ranges.push(range);
+        push(&mut self.ranges, range);
+    }
+    /// Takes out what has taken its step, in order ([`Engine::steppers`](super::Engine::steppers)).
+    pub fn step(&mut self, stepped: impl Iterator<Item = Range<usize>>) {
+        self.stepped.clear();
+        self.stepped.extend(stepped);
+        let ranges = std::mem::take(&mut self.ranges);
+        let mut rest = std::mem::take(&mut self.spare);
+        rest.clear();
+        ranges.iter().for_each(|range| rest.extend(self.left(range.clone())));
+        (self.ranges, self.spare) = (rest, ranges);
+    }
+    /// What has not taken its step, of a range.
+    pub fn left(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<'_> {
+        let (start, end) = (range.start, range.end);
+        let starts = std::iter::once(start).chain(self.stepped.iter().map(move |stepped| stepped.end.max(start)));
+        let ends = self.stepped.iter().map(move |stepped| stepped.start.min(end)).chain(std::iter::once(end));
+        starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty())
     }
     /// What the gradient of a network on the samples `x` can reach.
     pub fn batch<F: Real>(&mut self, net: &Network, x: &[F]) {
-        let Self { ranges, rows } = self;
-        ranges.clear();
+        self.only(0..0);
+        let Self { ranges, rows, .. } = self;
         let mut from = 0;
         for step in net.steps.iter().filter(|step| step.from == 0) {
             let Op::Embedding(embedding) = &step.op else { continue };
@@ -76,7 +97,9 @@ fn push(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Activation, At, Engine, Layer, Model, Parts, Shape, loss, update};
+    use super::super::kernels::MOST_ROWS;
+    use super::super::update::{self, Correction, Descent};
+    use super::super::{Activation, At, Engine, Layer, Model, Parts, Shape, loss};
     use super::*;
     use crate::base::random::{Purpose, stream};
     use std::sync::Arc;
@@ -116,6 +139,75 @@ mod tests {
             model
         };
         assert_eq!(run(true).params.to_vec(), run(false).params.to_vec());
+    }
+
+    /// Layers of each kind that matters: with and without a ReLU and a bias, large and small.
+    fn images() -> Arc<Network> {
+        let bare = Layer::Linear { name: "fc2".into(), out: 750, bias: false };
+        let layers = vec![Layer::conv("conv", 5, 3, 0), Layer::Relu, Layer::pool(2), Layer::Flatten];
+        let dense = vec![Layer::linear("fc1", 150), Layer::Relu, bare, Layer::linear("fc", 3)];
+        let layers: Vec<Layer> = layers.into_iter().chain(dense).collect();
+        Arc::new(Network::build(Shape { channels: 1, height: 28, width: 28 }, layers, 6).expect("it fits"))
+    }
+
+    #[test]
+    fn a_step_on_the_way_back_is_one_after_it() {
+        let net = images();
+        let start = Model::<f32>::init(net.clone(), &mut stream(1, Purpose::Initialisation, 0, 0, 0));
+        let len = net.layout().len;
+        let wave = |len: usize, by: f32| (0..len).map(|i| (i as f32 * by).sin()).collect::<Vec<f32>>();
+        let (reference, control) = (wave(len, 0.3), wave(len, 0.9));
+        let pull = [Correction::Decay(0.01), Correction::Proximal { mu: 0.5, reference: &reference }, Correction::Add(&control)];
+        for (rows, parts, corrections) in [
+            (10, Parts::All, &[][..]),
+            (MOST_ROWS, Parts::All, &pull),
+            (MOST_ROWS + 1, Parts::All, &pull),
+            (3, Parts::Base, &pull[..1]),
+            (3, Parts::Head, &pull[1..]),
+        ] {
+            let range = match parts {
+                Parts::Base => net.layout().base(),
+                Parts::Head => net.layout().head(),
+                _ => 0..len,
+            };
+            let (x, y) = (wave(rows * 784, 0.7), (0..rows as u32).map(|i| i % 3).collect::<Vec<_>>());
+            let run = |at_once: bool| {
+                let (mut model, mut engine, mut support) = (start.clone(), Engine::<f32>::new(), Support::default());
+                let (mut gradient, mut d_logits) = (Vec::new(), Vec::new());
+                for _ in 0..3 {
+                    support.clear(&mut gradient, len);
+                    support.only(range.clone());
+                    engine.forward(0, &mut model, &x, rows).expect("it fits");
+                    loss::cross_entropy(engine.logits(0), &y, 3, &mut d_logits);
+                    if at_once {
+                        let descent = Descent { rate: 0.1, corrections };
+                        engine.descend(0, &mut model, &d_logits, parts, &mut gradient, descent).expect("it fits");
+                        support.step(engine.steppers(&net, parts, rows));
+                    } else {
+                        engine.backward(0, &model, Some(&d_logits), None, parts, &mut gradient).expect("it fits");
+                    }
+                    for left in support.ranges() {
+                        update::sgd(&mut model.params, &gradient, 0.1, left.clone(), corrections);
+                    }
+                }
+                (model.params.to_vec(), support.ranges().iter().map(ExactSizeIterator::len).sum::<usize>())
+            };
+            let ((one, left), (other, all)) = (run(true), run(false));
+            assert!(one == other, "{rows} rows, {parts:?}");
+            assert_eq!((left < all, all), (rows <= MOST_ROWS, range.len()), "{rows} rows, {parts:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_taken_its_step_is_in_no_range() {
+        let mut support = Support::default();
+        support.only(5..40);
+        support.step([0..7, 10..20, 38..50].into_iter());
+        assert_eq!(support.ranges(), [7..10, 20..38]);
+        assert_eq!(support.left(12..60).collect::<Vec<_>>(), [20..38, 50..60]);
+        assert_eq!(support.left(10..20).count(), 0);
+        support.only(0..3);
+        assert!(support.left(0..60).eq([0..60]));
     }
 
     #[test]

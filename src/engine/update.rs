@@ -29,13 +29,30 @@ pub enum Correction<'a, F> {
 }
 
 impl<'a, F: Real> Correction<'a, F> {
-    fn term(&self, range: &Range<usize>) -> Term<'a, F> {
+    /// What it adds to the gradient of a range of the parameters.
+    pub(super) fn term(&self, range: &Range<usize>) -> Term<'a, F> {
         match *self {
             Self::Proximal { mu, reference } => Term::Proximal(mu, &reference[range.clone()]),
             Self::Add(values) => Term::Add(&values[range.clone()]),
             Self::Subtract(values) => Term::Subtract(&values[range.clone()]),
             Self::Decay(factor) => Term::Decay(factor),
         }
+    }
+}
+
+/// A step of plain gradient descent: `p -= rate * (gradient + corrections)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Descent<'a, F> {
+    /// The learning rate.
+    pub rate: F,
+    /// What is added to the gradient, in this order.
+    pub corrections: &'a [Correction<'a, F>],
+}
+
+impl<'a, F: Real> Descent<'a, F> {
+    // More than a few are rare, and a step that allocates waits for other threads.
+    pub(super) fn terms(&self, range: &Range<usize>) -> SmallVec<[Term<'a, F>; 4]> {
+        self.corrections.iter().map(|correction| correction.term(range)).collect()
     }
 }
 
@@ -46,9 +63,8 @@ impl<'a, F: Real> Correction<'a, F> {
 /// # Panics
 /// When `range` goes beyond the parameters, the gradient or a correction's slice.
 pub fn sgd<F: Real>(params: &mut [F], gradient: &[F], lr: F, range: Range<usize>, corrections: &[Correction<'_, F>]) {
-    // More than a few terms are rare, and a step that allocates waits for other threads.
-    let terms: SmallVec<[Term<'_, F>; 4]> = corrections.iter().map(|correction| correction.term(&range)).collect();
-    dispatch(Update { params: &mut params[range.clone()], gradient: &gradient[range], lr, terms: &terms });
+    let terms = &Descent { rate: lr, corrections }.terms(&range);
+    dispatch(Update { params: &mut params[range.clone()], gradient: &gradient[range], lr, terms });
 }
 
 /// `target += factor * values`, product and sum rounded together once where the CPU can.

@@ -7,9 +7,10 @@ use super::world::{Worker, World};
 use crate::base::Outcome;
 use crate::engine::loss;
 use crate::engine::tape::Branch;
-use crate::engine::update::{Correction, Optimiser, Rule, clip, sgd};
+use crate::engine::update::{Correction, Descent, Optimiser, Rule, clip, sgd};
 use crate::engine::{Dense, Model, Parts, Support};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// One client (or the server) at work in one phase of a round, on one thread.
 pub struct Trainer<'a> {
@@ -255,7 +256,14 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// A stage fault from a custom objective.
     pub fn step(&mut self, model: &mut Model, batch: &Batch, objective: &Objective<'_>, update: Update<'_>) -> Outcome<f32> {
-        let loss = self.gradients(&mut [&mut *model], batch, objective, update.parts)?;
+        let watched = self.trains && !self.world.interventions.is_empty();
+        let loss = if update.optimiser.rule() == Rule::Sgd && update.clip.is_none() && !watched {
+            let corrections = self.corrections(&update);
+            let descent = Descent { rate: update.rate.unwrap_or(self.rate as f32), corrections: &corrections };
+            self.differentiate(&mut [&mut *model], batch, objective, update.parts, Some(descent))?
+        } else {
+            self.gradients(&mut [&mut *model], batch, objective, update.parts)?
+        };
         self.apply(0, model, update);
         Ok(loss)
     }
@@ -322,6 +330,18 @@ impl<'a> Trainer<'a> {
         if let Some(norm) = self.sample_clip() {
             return self.clipped_gradient(models, batch, objective, parts, norm);
         }
+        self.differentiate(models, batch, objective, parts, None)
+    }
+
+    /// Gradients for which nobody waits between the way back and the step may take their step on the way, where they can.
+    fn differentiate(
+        &mut self,
+        models: &mut [&mut Model],
+        batch: &Batch,
+        objective: &Objective<'_>,
+        parts: Parts,
+        descent: Option<Descent<'_, f32>>,
+    ) -> Outcome<f32> {
         let Worker { engine, grads, supports, d_logits, zeros, .. } = &mut *self.worker;
         grads.resize_with(grads.len().max(models.len()), Vec::new);
         supports.resize_with(grads.len(), Support::default);
@@ -339,10 +359,15 @@ impl<'a> Trainer<'a> {
             Objective::CrossEntropy => {
                 losses = models.len();
                 let mut sum = 0.0;
-                for (slot, (model, grad)) in models.iter_mut().zip(grads.iter_mut()).enumerate() {
+                for (slot, (model, (grad, support))) in models.iter_mut().zip(grads.iter_mut().zip(supports)).enumerate() {
                     engine.forward(slot, model, &batch.x, batch.rows())?;
                     sum += loss::cross_entropy(engine.logits(slot), &batch.y, model.net.classes(), d_logits);
-                    engine.backward(slot, model, Some(d_logits), None, parts, grad)?;
+                    if let Some(descent) = descent {
+                        engine.descend(slot, model, d_logits, parts, grad, descent)?;
+                        support.step(engine.steppers(&model.net, parts, batch.rows()));
+                    } else {
+                        engine.backward(slot, model, Some(d_logits), None, parts, grad)?;
+                    }
                 }
                 sum
             }
@@ -405,8 +430,15 @@ impl<'a> Trainer<'a> {
         self.worker.engine.features(index)
     }
 
+    /// What is added to the gradient before the step. Torch adds the decay before anything else.
+    fn corrections<'u>(&self, update: &Update<'u>) -> SmallVec<[Correction<'u, f32>; 4]> {
+        let decay = self.world.settings.optimizer.decay().filter(|_| update.decays);
+        decay.into_iter().chain(update.corrections.iter().copied()).collect()
+    }
+
     /// Applies the gradient of the `index`-th model of the last [`Trainer::gradients`].
     pub fn apply(&mut self, index: usize, model: &mut Model, update: Update<'_>) {
+        let corrections = self.corrections(&update);
         let Worker { grads, supports, .. } = &mut *self.worker;
         let (grad, support) = (&mut grads[index], &supports[index]);
         let layout = model.net.layout();
@@ -420,22 +452,16 @@ impl<'a> Trainer<'a> {
             clip(&mut [&mut grad[range.clone()]], norm);
         }
         let rate = update.rate.unwrap_or(self.rate as f32);
-        match self.world.settings.optimizer.decay().filter(|_| update.decays) {
-            // Nothing else moves where the gradient is 0.
-            None if update.optimiser.rule() == Rule::Sgd && update.corrections.is_empty() => {
-                for reached in support.ranges() {
-                    let reached = reached.start.max(range.start)..reached.end.min(range.end);
-                    if !reached.is_empty() {
-                        sgd(&mut model.params, grad, rate, reached, &[]);
-                    }
-                }
-            }
-            None => update.optimiser.step(&mut model.params, grad, rate, range, update.corrections),
-            // Torch adds the decay before anything else.
-            Some(decay) => {
-                let corrections: SmallVec<[_; 4]> = std::iter::once(decay).chain(update.corrections.iter().copied()).collect();
-                update.optimiser.step(&mut model.params, grad, rate, range, &corrections);
-            }
+        if update.optimiser.rule() != Rule::Sgd {
+            return update.optimiser.step(&mut model.params, grad, rate, range, &corrections);
+        }
+        let step = |range: Range<usize>| sgd(&mut model.params, grad, rate, range, &corrections);
+        if corrections.is_empty() {
+            // Nothing moves where the gradient is 0.
+            let within = |reached: &Range<usize>| reached.start.max(range.start)..reached.end.min(range.end);
+            support.ranges().iter().map(within).filter(|reached| !reached.is_empty()).for_each(step);
+        } else {
+            support.left(range).for_each(step);
         }
     }
 
@@ -446,8 +472,7 @@ impl<'a> Trainer<'a> {
         if let Some(norm) = update.clip {
             layer.clip(norm);
         }
-        let decay = self.world.settings.optimizer.decay().filter(|_| update.decays);
-        let corrections: SmallVec<[_; 4]> = decay.into_iter().chain(update.corrections.iter().copied()).collect();
+        let corrections = self.corrections(&update);
         layer.step(model, update.optimiser, update.rate.unwrap_or(self.rate as f32), &corrections);
     }
 

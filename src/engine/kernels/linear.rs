@@ -171,7 +171,7 @@ pub(in crate::engine) struct LinearBackward<'a, F> {
 
 /// Outputs up to which the input's gradient is the product with the turned weight: shorter sums over packs would spend most of their
 /// time on adding up lanes.
-const SHORT: usize = 64;
+pub(super) const SHORT: usize = 64;
 
 impl<F: Real> WithSimd for LinearBackward<'_, F> {
     type Output = ();
@@ -189,11 +189,7 @@ impl<F: Real> WithSimd for LinearBackward<'_, F> {
         if outputs <= SHORT
             && let Some(d_x) = d_x.take()
         {
-            reserve(turned, inputs * outputs);
-            turn(weight, outputs, inputs, &mut turned[..inputs * outputs]);
-            let (inputs, outputs) = (outputs, inputs);
-            let weight = &turned[..inputs * outputs];
-            LinearForward { rows, inputs, outputs, x: d_y, weight, bias: None, relu: false, y: d_x, padded: &mut *padded }.with_simd(simd);
+            input_by_turning(simd, rows, inputs, outputs, weight, d_y, d_x, turned, padded);
         }
         let d_y = if line == outputs {
             &d_y[..rows * outputs]
@@ -227,6 +223,27 @@ impl<F: Real> WithSimd for LinearBackward<'_, F> {
     }
 }
 
+/// The input's gradient as the product with the turned weight.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn input_by_turning<F: Real, S: Simd>(
+    simd: S,
+    rows: usize,
+    inputs: usize,
+    outputs: usize,
+    weight: &[F],
+    d_y: &[F],
+    d_x: &mut [F],
+    turned: &mut Vec<F>,
+    padded: &mut Vec<F>,
+) {
+    reserve(turned, inputs * outputs);
+    turn(weight, outputs, inputs, &mut turned[..inputs * outputs]);
+    let (inputs, outputs) = (outputs, inputs);
+    let weight = &turned[..inputs * outputs];
+    LinearForward { rows, inputs, outputs, x: d_y, weight, bias: None, relu: false, y: d_x, padded }.with_simd(simd);
+}
+
 /// Rows of `line` numbers to columns, which begin `step` numbers apart, by blocks of a line of the cache.
 #[inline(always)]
 pub(super) fn turn<T: Copy>(from: &[T], line: usize, step: usize, to: &mut [T]) {
@@ -243,7 +260,7 @@ pub(super) fn turn<T: Copy>(from: &[T], line: usize, step: usize, to: &mut [T]) 
 /// The input gradient of inputs `k..k + INPUTS` for all rows; returns `INPUTS`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn products<F: Real, S: Simd, const INPUTS: usize>(
+pub(super) fn products<F: Real, S: Simd, const INPUTS: usize>(
     simd: S,
     rows: usize,
     inputs: usize,

@@ -77,18 +77,26 @@ fn a_dense_layers_step_is_its_gradient_and_update_to_the_last_bit() {
         let (rows, inputs) = (1 + below(&mut rng, 32) as usize, 1 + below(&mut rng, 70) as usize);
         let mut small = |len: usize| noise(&mut rng, len).iter().map(|v| *v as f32).collect::<Vec<f32>>();
         let (x, d_y, weight) = (small(rows * inputs), small(rows * outputs), small(inputs * outputs));
-        let decays = &[0.3f32, 0.1][..outputs % 3];
+        let (reference, control) = (small(inputs * outputs), small(inputs * outputs));
+        let (reference, control) = (&reference[..inputs * outputs], &control[..inputs * outputs]);
+        let terms =
+            [Term::Decay(0.3), Term::Proximal(0.2, reference), Term::Add(control), Term::Subtract(reference), Term::Proximal(0.1, control)];
+        let (from, to) = [(0, 0), (0, 1), (1, 3), (2, 4), (0, 5)][outputs % 5];
+        let terms = &terms[from..to];
         for portable in [true, false] {
             let (mut one, mut two) = (weight[..inputs * outputs].to_vec(), weight[..inputs * outputs].to_vec());
+            let (mut one_x, mut two_x) = (vec![0.0; rows * inputs], vec![0.0; rows * inputs]);
+            let (mut one_bias, mut two_bias) = (vec![0.5; outputs], vec![0.5; outputs]);
             let (x, d_y) = (&x, &d_y);
-            run(portable, LinearDescent { rows, inputs, outputs, x, d_y, weight: &mut one, rate: 0.1, decays, padded: &mut Vec::new() });
+            let (padded, turned) = (&mut Vec::new(), &mut Vec::new());
+            let (d_bias, d_x, rate) = (Some(&mut one_bias[..]), Some(&mut one_x[..]), 0.1);
+            run(portable, LinearDescent { rows, inputs, outputs, x, d_y, weight: &mut one, rate, terms, d_bias, d_x, padded, turned });
             let mut gradient = vec![0.0; two.len()];
             let (d_weight, weight) = (Some(&mut gradient[..]), &two[..]);
-            let (padded, turned) = (&mut Vec::new(), &mut Vec::new());
-            run(portable, LinearBackward { rows, inputs, outputs, x, weight, d_y, d_weight, d_bias: None, d_x: None, padded, turned });
-            let terms: Vec<Term<'_, f32>> = decays.iter().map(|decay| Term::Decay(*decay)).collect();
-            run(portable, Update { params: &mut two, gradient: &gradient, lr: 0.1, terms: &terms });
-            assert!(one == two, "{rows}x{inputs}x{outputs}");
+            let (d_bias, d_x) = (Some(&mut two_bias[..]), Some(&mut two_x[..]));
+            run(portable, LinearBackward { rows, inputs, outputs, x, weight, d_y, d_weight, d_bias, d_x, padded, turned });
+            run(portable, Update { params: &mut two, gradient: &gradient, lr: 0.1, terms });
+            assert!(one == two && one_x == two_x && one_bias == two_bias, "{rows}x{inputs}x{outputs}");
         }
     }
 }

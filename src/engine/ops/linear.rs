@@ -2,12 +2,13 @@
 
 use super::{Backward, Forward, Op, Step, split};
 use crate::base::{Fault, Outcome};
-use crate::engine::kernels::{LinearBackward, LinearForward, pairs};
+use crate::engine::kernels::{LinearBackward, LinearDescent, LinearForward, pairs};
 use crate::engine::layout::{Init, Order};
 use crate::engine::network::Shape;
 use crate::engine::plan::{Builder, positive};
 use crate::engine::real::Real;
 use crate::engine::simd::dispatch;
+use crate::engine::steps::{Scratch, Weights};
 use std::ops::Range;
 
 pub(in crate::engine) fn plan(builder: &mut Builder, name: &str, out: usize, bias: bool) -> Outcome<()> {
@@ -30,7 +31,16 @@ pub(super) fn forward<F: Real>(step: &Step, weight: &Range<usize>, bias: Option<
 }
 
 pub(super) fn backward<F: Real>(step: &Step, weight: &Range<usize>, bias: Option<&Range<usize>>, pass: &mut Backward<'_, F>) {
-    Rows { positions: 1, inputs: step.inputs, outputs: step.outputs, weight, bias }.backward(pass);
+    let (rows, inputs, outputs) = (pass.rows, step.inputs, step.outputs);
+    let (Weights::Stepping(params, descent), Some(gradient)) = (&mut pass.params, pass.gradient.as_deref_mut()) else {
+        return Rows { positions: 1, inputs, outputs, weight, bias }.backward(pass);
+    };
+    let terms = &descent.terms(weight);
+    let Scratch { gradient: d_y, next, padded, turned, .. } = &mut *pass.scratch;
+    let (x, d_x) = (pass.x, pass.down.then_some(&mut next[..]));
+    let d_bias = bias.map(|bias| &mut gradient[bias.clone()]);
+    let (weight, rate) = (&mut params[weight.clone()], descent.rate);
+    dispatch(LinearDescent { rows, inputs, outputs, x, d_y, weight, rate, terms, d_bias, d_x, padded, turned });
 }
 
 /// A dense layer on each of some positions of every sample.

@@ -20,10 +20,10 @@ pub(super) mod pool;
 pub(super) mod positions;
 pub(super) mod tokens;
 
-use super::kernels::{Conv, Window, relu, relu_backward, reserve};
+use super::kernels::{Conv, MOST_ROWS, Window, relu, relu_backward, reserve};
 use super::params::Buffers;
 use super::real::Real;
-use super::steps::{Kept, Scratch, Values};
+use super::steps::{Kept, Scratch, Values, Weights};
 use activation::Activation;
 use attention::Attention;
 use average::Average;
@@ -99,6 +99,16 @@ impl Op {
             _ => SmallVec::new(),
         }
     }
+    /// The weight that can take its step on the way back of a batch of so many rows: a dense layer's, if carrying its gradient to and from
+    /// memory would take longer than what is lost where it is not (it waits for its own weights once more).
+    pub fn stepper(&self, rows: usize) -> Option<&Range<usize>> {
+        /// Numbers of a weight that does not stay in the second cache beside its gradient.
+        const MANY: usize = 100_000;
+        match self {
+            Self::Linear { weight, .. } if rows <= MOST_ROWS && weight.len() >= MANY => Some(weight),
+            _ => None,
+        }
+    }
     /// Whether all gradients of what it reads go to the others, none to the step's input.
     pub fn spreads(&self) -> bool {
         matches!(self, Self::Concat(_))
@@ -145,7 +155,7 @@ pub(super) struct Backward<'a, F> {
     /// Numbers of the whole batch that went out.
     pub outputs: usize,
     pub x: &'a [F],
-    pub params: &'a [F],
+    pub params: Weights<'a, F>,
     /// The gradient of all parameters, where they get one; added to.
     pub gradient: Option<&'a mut [F]>,
     /// Whether the input's gradient is wanted.

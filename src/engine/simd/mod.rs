@@ -89,6 +89,10 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     fn splat<S: Simd>(simd: S, value: Self) -> Self::Pack<S>;
     /// `a + b`.
     fn pack_add<S: Simd>(simd: S, a: Self::Pack<S>, b: Self::Pack<S>) -> Self::Pack<S>;
+    /// `a - b`.
+    fn pack_sub<S: Simd>(simd: S, a: Self::Pack<S>, b: Self::Pack<S>) -> Self::Pack<S>;
+    /// `a * b`.
+    fn pack_mul<S: Simd>(simd: S, a: Self::Pack<S>, b: Self::Pack<S>) -> Self::Pack<S>;
     /// `a * b + c`, rounded once where the CPU can.
     fn pack_mul_add<S: Simd>(simd: S, a: Self::Pack<S>, b: Self::Pack<S>, c: Self::Pack<S>) -> Self::Pack<S>;
     /// Where `a > b`.
@@ -104,7 +108,7 @@ pub trait Lanes: Copy + Send + Sync + 'static {
 }
 
 macro_rules! lanes {
-    ($float:ty, $pack:ident, $packs:ident, $packs_mut:ident, $splat:ident, $add:ident, $mul_add:ident, $sum:ident,
+    ($float:ty, $pack:ident, $packs:ident, $packs_mut:ident, $splat:ident, $add:ident, $sub:ident, $mul:ident, $mul_add:ident, $sum:ident,
      $mask:ident, $greater:ident, $at_most:ident, $equal:ident, $select:ident) => {
         impl Lanes for $float {
             type Pack<S: Simd> = S::$pack;
@@ -142,6 +146,14 @@ macro_rules! lanes {
                 simd.$add(a, b)
             }
             #[inline(always)]
+            fn pack_sub<S: Simd>(simd: S, a: S::$pack, b: S::$pack) -> S::$pack {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
+            fn pack_mul<S: Simd>(simd: S, a: S::$pack, b: S::$pack) -> S::$pack {
+                simd.$mul(a, b)
+            }
+            #[inline(always)]
             fn pack_mul_add<S: Simd>(simd: S, a: S::$pack, b: S::$pack, c: S::$pack) -> S::$pack {
                 simd.$mul_add(a, b, c)
             }
@@ -160,6 +172,8 @@ lanes!(
     as_mut_simd_f32s,
     splat_f32s,
     add_f32s,
+    sub_f32s,
+    mul_f32s,
     mul_add_e_f32s,
     reduce_sum_f32s,
     m32s,
@@ -175,6 +189,8 @@ lanes!(
     as_mut_simd_f64s,
     splat_f64s,
     add_f64s,
+    sub_f64s,
+    mul_f64s,
     mul_add_e_f64s,
     reduce_sum_f64s,
     m64s,
