@@ -130,7 +130,7 @@ fn crfl_forgets_a_backdoor_that_was_put_in_once() {
         // The corner's pixels are blank in most digits, so that clean rounds hardly touch what the pattern has taught.
         let clean = || {
             let seeds = json!({"rounds": 18, "eval_every": 18, "learning_rate": 0.1, "batch_seed": seed, "sampling_seed": seed});
-            base().dense().with(seeds)
+            base().dense(32).with(seeds)
         };
         let once = json!({"attackers": 1, "size": 4, "first_round": 12, "last_round": 12, "seed": seed});
         let attacked = || clean().under("model-replacement", once.clone());

@@ -5,6 +5,7 @@ mod attacked;
 mod by_hand;
 mod by_hand_features;
 mod corners;
+mod descent;
 mod determinism;
 mod golden;
 mod hand;

@@ -24,8 +24,8 @@ pub struct Case {
     pub settings: Value,
     pub clients: Vec<Client>,
     pub norm: bool,
-    /// Whether the network is one wide dense layer instead of a small convolution.
-    pub dense: bool,
+    /// Units of the one dense layer that the network has instead of a small convolution.
+    pub dense: Option<usize>,
     pub threads: usize,
     /// The threat and the defence with all their parameters.
     pub threat: Map<String, Value>,
@@ -64,7 +64,7 @@ pub fn case(name: &str, changed: Value) -> Case {
         settings: json!({}),
         clients: shards(&[PER_CLIENT; CLIENTS]),
         norm: false,
-        dense: false,
+        dense: None,
         threads: 1,
         threat: none.clone(),
         defence: none,
@@ -98,8 +98,8 @@ impl Case {
         self.threads = threads;
         self
     }
-    pub fn dense(mut self) -> Self {
-        self.dense = true;
+    pub fn dense(mut self, units: usize) -> Self {
+        self.dense = Some(units);
         self
     }
     pub fn norm(mut self) -> Self {
@@ -164,9 +164,9 @@ pub fn shards(sizes: &[usize]) -> Vec<Client> {
         .collect()
 }
 
-fn network(norm: bool, dense: bool) -> Network {
-    if dense {
-        let layers = vec![Layer::Flatten, Layer::linear("fc1.0", 32), Layer::Relu, Layer::linear("fc", 10)];
+fn network(norm: bool, dense: Option<usize>) -> Network {
+    if let Some(units) = dense {
+        let layers = vec![Layer::Flatten, Layer::linear("fc1.0", units), Layer::Relu, Layer::linear("fc", 10)];
         return Network::build(Shape { channels: 1, height: 8, width: 8 }, layers, 3).expect("a valid network");
     }
     let mut layers = vec![Layer::conv("conv1.0", 4, 3, 0)];
