@@ -1,12 +1,12 @@
 """Seconds a round of PFLlib and of pflpipe, in turns, on the same split of Fashion-MNIST: 20 clients, Dirichlet 0.1, PFLlib's CNN, batch 10.
 
     python benches/against_pfllib.py PFLLIB [--program target/release/pflpipe] [--data DIR] [--images 7000] [--rounds 2] [--turns 1]
-                                     [--train-loss full] [ALGORITHM ...]
+                                     [--train-loss running] [ALGORITHM ...]
 
 PFLLIB is a checkout of PFLlib (commit d832e76), whose `system/main.py` is run as it is; needs torch, torchvision, h5py, ujson, cvxpy, calmsize, matplotlib and
 scikit-learn. The split is made by pflpipe, exported in PFLlib's format, and read by both. Algorithms are named as pflpipe does; all 40 are
-measured when none is named. `--train-loss full` makes pflpipe measure the training loss as PFLlib does, with a pass over all training sets;
-`running` is its default. PFLlib's time of a round is what it prints (of FedPHP the time between two headings), without the first round;
+measured when none is named. With `--train-loss full`, the default here, pflpipe measures the training loss as PFLlib does, with a pass over all training sets;
+`running` is what pflpipe does by default. PFLlib's time of a round is what it prints (of FedPHP the time between two headings), without the first round;
 pflpipe's is that of the whole stage over its rounds, of which it does four times as many, since loading and the evaluation before the first
 round are in it. Both have all cores. Printed are medians of the turns, and the ratio.
 """
