@@ -297,10 +297,10 @@ impl<F: Real> Engine<F> {
 
     /// The parameters that take their step in [`Engine::descend`] on so many samples, in order.
     pub fn steppers<'n>(&self, net: &'n Network, parts: Parts, rows: usize) -> impl Iterator<Item = Range<usize>> + use<'n, F> {
-        let (base, all) = (net.base_steps, net.steps.len());
+        let start = if parts.base() { 0 } else { net.base_steps };
+        let end = if parts.head() { net.steps.len() } else { net.base_steps };
         let here = matches!(self.elsewhere, Runner::Here);
-        let steps = if parts.base() && here { 0 } else { base }..if parts.head() && here { all } else { base };
-        steps::steppers(net, steps, rows)
+        steps::steppers(net, if here { start..end } else { 0..0 }, rows)
     }
 
     /// The gradient of a loss by the slot's last input, (rows, height, width, channels); the parameters get none.

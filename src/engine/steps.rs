@@ -7,7 +7,7 @@
 use super::kernels::pairs::Laid;
 use super::kernels::{Entries, Statistics, Taps, Tiles, reserve};
 use super::network::Network;
-use super::ops::{self, Backward, Forward};
+use super::ops::{self, Backward, Forward, Step};
 use super::params::Buffers;
 use super::precision::{self, Precision};
 use super::real::Real;
@@ -76,8 +76,12 @@ impl<F> Deref for Weights<'_, F> {
 
 /// The weights that take their step on the way back of a batch of so many rows, in order.
 pub(super) fn steppers(net: &Network, steps: Range<usize>, rows: usize) -> impl Iterator<Item = Range<usize>> {
-    let steps = if net.precision == Precision::F32 { &net.steps[steps] } else { &[] };
-    steps.iter().filter_map(move |step| step.op.stepper(rows).cloned())
+    net.steps[steps].iter().filter_map(move |step| stepper(net, step, rows).cloned())
+}
+
+/// Products of a lower precision have kernels of their own, which make gradients.
+fn stepper<'n>(net: &Network, step: &'n Step, rows: usize) -> Option<&'n Range<usize>> {
+    step.op.stepper(rows).filter(|_| net.precision == Precision::F32)
 }
 
 /// The values before a step.
@@ -275,7 +279,7 @@ impl<F: Real> Record<F> {
             let (before, after) = self.kept.split_at_mut(index);
             let down = step.from > first || input_gradient;
             let mut x = Values { input: &self.input, kept: before }.get(step.from);
-            let mut factors = params.stepping(gradient.is_some() && step.op.stepper(rows).is_some());
+            let mut factors = params.stepping(gradient.is_some() && stepper(net, step, rows).is_some());
             let rounded = std::mem::take(&mut after[0].rounded);
             let rounds = net.precision == Precision::Bf16;
             if rounds && precision::factors(&step.op).is_some() {

@@ -251,7 +251,8 @@ impl<'a> Trainer<'a> {
         result
     }
 
-    /// One step of one model: loss, gradient, update. Returns the batch's mean loss before the step.
+    /// One step of one model: loss, gradient, update. Returns the batch's mean loss before the step. Of the gradient nothing can be read
+    /// afterwards.
     ///
     /// # Errors
     /// A stage fault from a custom objective.

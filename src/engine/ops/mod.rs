@@ -99,8 +99,8 @@ impl Op {
             _ => SmallVec::new(),
         }
     }
-    /// The weight that can take its step on the way back of a batch of so many rows: a dense layer's, if carrying its gradient to and from
-    /// memory would take longer than what is lost where it is not (it waits for its own weights once more).
+    /// The weight that takes its step on the way back of a batch of so many rows: a large one of a dense layer, whose gradient would have to
+    /// be carried to memory and back. A small one stays in the second cache beside its gradient, and is a few percent faster apart.
     pub fn stepper(&self, rows: usize) -> Option<&Range<usize>> {
         /// Numbers of a weight that does not stay in the second cache beside its gradient.
         const MANY: usize = 100_000;
