@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Long enough that a signal meets it while it trains.
-const LONG: [&str; 8] = ["run", "small.yaml", "--set", "rounds=400", "--where", "algorithm == 'ditto'", "--checkpoint", "0"];
+/// Long enough that a signal meets it while it trains, even where starting `kill` takes seconds because the disk is busy.
+const LONG: [&str; 8] = ["run", "small.yaml", "--set", "rounds=1200", "--where", "algorithm == 'ditto'", "--checkpoint", "0"];
 
 /// The checkpoints with their times of writing.
 fn checkpoints(space: &Space) -> Vec<(PathBuf, Option<SystemTime>)> {
@@ -88,6 +88,6 @@ fn a_table_tells_unfinished_from_missing() {
     let child = start_training(&space);
     send("-INT", &child);
     child.wait_with_output().expect("it ends");
-    let text = space.run(&["table", "small.yaml", "--set", "rounds=400"]).ok();
+    let text = space.run(&["table", "small.yaml", "--set", "rounds=1200"]).ok();
     assert!(text.contains("unfinished") && text.contains("missing"), "ditto was begun, fedavg was not:\n{text}");
 }
