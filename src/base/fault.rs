@@ -107,6 +107,10 @@ impl Fault {
         let fault = Self::storage(format!("cannot {verb} `{}`: {error}", path.display()));
         match error.kind() {
             std::io::ErrorKind::StorageFull => fault.help("free some space, or choose another store with `--cache DIR`"),
+            std::io::ErrorKind::ReadOnlyFilesystem => fault.help("choose a folder that can be written; another store with `--cache DIR`"),
+            std::io::ErrorKind::FileTooLarge => fault.help("allow larger files (`ulimit -f`), or choose another folder"),
+            // EMFILE of every Unix.
+            _ if cfg!(unix) && error.raw_os_error() == Some(24) => fault.help("allow the process more open files (`ulimit -n`)"),
             std::io::ErrorKind::PermissionDenied => fault.help("check the permissions, or choose another folder"),
             _ => fault,
         }

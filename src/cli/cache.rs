@@ -285,7 +285,7 @@ fn size(text: &str) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     let bytes = number * 1024_f64.powi(power);
-    if bytes.is_finite() && bytes < 9e18 { Ok(bytes as u64) } else { Err(wrong()) }
+    if bytes.is_finite() && bytes < 9e18 && (power > 0 || number.fract() == 0.0) { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
 fn fraction(text: &str) -> Result<f64, String> {
@@ -304,7 +304,7 @@ mod tests {
         for (text, want) in [("0", 0), ("512", 512), ("1K", 1024), ("1.5 GiB", 3 << 29), ("20G", 20 << 30), ("2tb", 2 << 40)] {
             assert_eq!(size(text), Ok(want), "{text}");
         }
-        for text in ["", "G", "1X", "-1", "1e99", "99999999999T"] {
+        for text in ["", "G", "1X", "-1", "1.5", "1e99", "99999999999T"] {
             assert!(size(text).is_err(), "{text}");
         }
     }

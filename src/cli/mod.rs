@@ -46,7 +46,7 @@ mod watch;
 mod why;
 mod worker;
 
-use crate::base::{Fault, FaultKind};
+use crate::base::{Fault, FaultKind, Outcome};
 use crate::spec::Diagnostics;
 use args::{Cli, Command, Form};
 use clap::Parser;
@@ -94,7 +94,11 @@ pub fn main() -> ExitCode {
     let terminal = Terminal::new(&cli.globals);
     message::quiet_panics();
     let form = cli.globals.output;
-    let reply = catch_unwind(AssertUnwindSafe(|| dispatch(cli, &terminal)));
+    signals::large_files_are_errors();
+    let reply = catch_unwind(AssertUnwindSafe(|| {
+        start_threads()?;
+        dispatch(cli, &terminal)
+    }));
     ExitCode::from(match reply {
         Ok(Ok(code)) => code,
         Ok(Err(Stop::Fault(fault))) => failed(&fault, form, &terminal),
@@ -104,6 +108,13 @@ pub fn main() -> ExitCode {
             all.kind().exit_code()
         }
         Err(panic) => failed(&message::internal(&*panic), form, &terminal),
+    })
+}
+
+/// Starts the threads that hash and prepare data; rayon would panic where there are none at their first use.
+fn start_threads() -> Outcome<()> {
+    rayon::ThreadPoolBuilder::new().build_global().map_err(|error| {
+        Fault::device(format!("cannot start threads: {error}")).help("allow this user or container more processes (`ulimit -u`)")
     })
 }
 

@@ -31,6 +31,16 @@ pub(super) fn watch(interrupt: &Interrupt) {
     let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(work);
 }
 
+/// Lets a write beyond the limit of a file's size (`ulimit -f`) fail like one on a full disk, instead of ending the process.
+#[cfg(unix)]
+pub(super) fn large_files_are_errors() {
+    // Nobody reads the flag: a handler is enough for the write to return.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
+}
+
+#[cfg(not(unix))]
+pub(super) fn large_files_are_errors() {}
+
 /// Whether the process was started with that signal ignored, as far as the system tells (Linux).
 #[cfg(unix)]
 fn ignored(signal: i32) -> bool {

@@ -121,7 +121,7 @@ impl<'a, A: Algorithm> Arena<'a, A> {
             },
         );
         for (outcome, id) in done.into_iter().zip(ids) {
-            self.tally.add(outcome.map_err(|fault: Fault| fault.at(format!("client {id}")))?);
+            self.tally.add(outcome.map_err(|fault: Fault| fault.in_place(&format!("client {id}")))?);
         }
         Ok(())
     }

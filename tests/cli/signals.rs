@@ -1,13 +1,13 @@
 //! Interrupts: a first signal leaves a checkpoint, and the next run comes to the very result of a run that was never stopped.
 #![cfg(unix)]
 
-use crate::space::Space;
+use crate::space::{Done, Space};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Long enough that a signal meets it while it trains, even where starting `kill` takes seconds because the disk is busy.
-const LONG: [&str; 8] = ["run", "small.yaml", "--set", "rounds=1200", "--where", "algorithm == 'ditto'", "--checkpoint", "0"];
+/// Long enough that a signal meets it while it trains.
+const LONG: [&str; 8] = ["run", "small.yaml", "--set", "rounds=400", "--where", "algorithm == 'ditto'", "--checkpoint", "0"];
 
 /// The checkpoints with their times of writing.
 fn checkpoints(space: &Space) -> Vec<(PathBuf, Option<SystemTime>)> {
@@ -37,7 +37,11 @@ fn send(signal: &str, child: &Child) {
 fn a_stopped_run_continues_bit_for_bit() {
     let space = Space::new();
     let want = space.run(&[&LONG[..], &["--cache", "whole"]].concat()).ok();
-    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 143)] {
+    // A program that is started under `nohup`, as these tests may be, does not stop when the terminal closes.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let hung_up = mask.is_none_or(|mask| mask & 1 == 0).then_some(("-HUP", 143));
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)].into_iter().chain(hung_up) {
         let child = start_training(&space);
         send(signal, &child);
         let output = child.wait_with_output().expect("it ends");
@@ -88,6 +92,15 @@ fn a_table_tells_unfinished_from_missing() {
     let child = start_training(&space);
     send("-INT", &child);
     child.wait_with_output().expect("it ends");
-    let text = space.run(&["table", "small.yaml", "--set", "rounds=1200"]).ok();
+    let text = space.run(&["table", "small.yaml", "--set", "rounds=400"]).ok();
     assert!(text.contains("unfinished") && text.contains("missing"), "ditto was begun, fedavg was not:\n{text}");
+}
+
+#[test]
+fn a_file_beyond_the_limit_of_sizes_is_a_fault_like_a_full_disk() {
+    let space = Space::new();
+    let limited = format!("ulimit -f 16; exec '{}' run small.yaml", env!("CARGO_BIN_EXE_pflpipe"));
+    let output = Command::new("sh").current_dir(space.path(".")).args(["-c", &limited]).output().expect("there is a shell");
+    Done::from(output).fails(4, &["cannot write", "ulimit -f"]);
+    assert!(space.run(&["run", "small.yaml"]).ok().contains("ditto"), "the same command goes on without the limit");
 }

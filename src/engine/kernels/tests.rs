@@ -26,7 +26,7 @@ fn run<K: WithSimd>(portable: bool, kernel: K) -> K::Output {
 #[test]
 fn dense_layers_agree_on_every_path() {
     let mut rng = stream(1, Purpose::Noise, 0, 0, 0);
-    for outputs in 1..70 {
+    for outputs in 1..=70 {
         let (rows, inputs) = (1 + below(&mut rng, 13) as usize, 1 + below(&mut rng, 70) as usize);
         let (x, weight) = (noise(&mut rng, rows * inputs), noise(&mut rng, inputs * outputs));
         let (bias, d_y) = (noise(&mut rng, outputs), noise(&mut rng, rows * outputs));
@@ -73,7 +73,7 @@ fn dense_layers_agree_on_every_path() {
 #[test]
 fn a_dense_layers_step_is_its_gradient_and_update_to_the_last_bit() {
     let mut rng = stream(5, Purpose::Noise, 0, 0, 0);
-    for outputs in 1..70 {
+    for outputs in 1..=70 {
         let (rows, inputs) = (1 + below(&mut rng, 32) as usize, 1 + below(&mut rng, 70) as usize);
         let mut small = |len: usize| noise(&mut rng, len).iter().map(|v| *v as f32).collect::<Vec<f32>>();
         let (x, d_y, weight) = (small(rows * inputs), small(rows * outputs), small(inputs * outputs));
@@ -106,7 +106,7 @@ fn convolutions_agree_on_every_path() {
     let mut rng = stream(2, Purpose::Noise, 0, 0, 0);
     let mut pick = |low: usize, high: usize| low + below(&mut rng, (high - low + 1) as u64) as usize;
     let mut shapes = Vec::new();
-    for out in 1..70 {
+    for out in 1..=70 {
         let (kernel, padding) = ((pick(1, 5), pick(1, 5)), (pick(0, 2), pick(0, 2)));
         let (height, width, channels) = (pick(kernel.0 + 1, 11), pick(kernel.1 + 1, 11), pick(1, 20));
         let stride = (pick(1, 2), pick(1, 2));
@@ -370,7 +370,7 @@ fn norm(portable: bool, window: Window, rows: usize, fused: bool, relu: bool, [x
 #[test]
 fn normalisations_agree_on_every_path_and_with_their_pool_apart() {
     let mut rng = stream(6, Purpose::Noise, 0, 0, 0);
-    for channels in 1..70 {
+    for channels in 1..=70 {
         let mut pick = |low: usize, high: usize| low + below(&mut rng, (high - low + 1) as u64) as usize;
         let (height, width, rows) = (pick(2, 7), pick(2, 7), pick(1, 4));
         let (kernel, stride, padding) = ((pick(1, 2), pick(1, 2)), (pick(1, 2), pick(1, 2)), (channels % 2, 0));

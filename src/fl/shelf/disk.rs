@@ -1,7 +1,6 @@
 //! A file that is read and written in whole pages, past the system's cache of files where that is possible.
 
 use super::sheet::Sheet;
-use crate::base::{Fault, FaultKind, Outcome};
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,20 +20,14 @@ impl Disk {
     }
 
     /// Writes the pages of a sheet.
-    ///
-    /// # Errors
-    /// A storage fault: the disk is full or fails.
-    pub(super) fn write(&self, sheet: &Sheet, start: u64) -> Outcome<()> {
-        self.attempt(|| write_at(&self.file, sheet.pages(), start)).map_err(|error| fault("written", &error))
+    pub(super) fn write(&self, sheet: &Sheet, start: u64) -> io::Result<()> {
+        self.attempt(|| write_at(&self.file, sheet.pages(), start))
     }
 
     /// Reads a content of this length.
-    ///
-    /// # Errors
-    /// A storage fault: the disk fails.
-    pub(super) fn read(&self, sheet: &mut Sheet, len: usize, start: u64) -> Outcome<()> {
+    pub(super) fn read(&self, sheet: &mut Sheet, len: usize, start: u64) -> io::Result<()> {
         let pages = sheet.blank(len);
-        self.attempt(|| read_at(&self.file, pages, start)).map_err(|error| fault("read back", &error))
+        self.attempt(|| read_at(&self.file, pages, start))
     }
 
     /// Reads or writes, with the system's cache from now on if it turns out that the disk wants other pages than ours.
@@ -62,14 +55,6 @@ pub(super) fn past_the_cache(file: &File, wanted: bool) -> bool {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn past_the_cache(_: &File, _: bool) -> bool {
     false
-}
-
-fn fault(tried: &str, error: &io::Error) -> Fault {
-    let what = format!("a client's state could not be {tried} in the store's `tmp/`: {error}");
-    Fault::new(FaultKind::Storage, what).help(match error.kind() {
-        io::ErrorKind::StorageFull => "free some space, choose another store with `--cache DIR`, or allow more memory with `--memory SIZE`",
-        _ => "run the pipeline again; if it comes back, check the disk",
-    })
 }
 
 #[cfg(unix)]
