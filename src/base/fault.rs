@@ -115,6 +115,10 @@ impl Fault {
             _ => fault,
         }
     }
+    /// The system has no thread left for this process.
+    pub fn no_thread(error: &dyn fmt::Display) -> Self {
+        Self::device(format!("cannot start a thread: {error}")).help("allow this user or container more processes (`ulimit -u`)")
+    }
     /// Adds the surroundings in which the fault happened.
     #[must_use]
     pub fn at(mut self, place: impl Into<String>) -> Self {

@@ -113,9 +113,7 @@ pub fn main() -> ExitCode {
 
 /// Starts the threads that hash and prepare data; rayon would panic where there are none at their first use.
 fn start_threads() -> Outcome<()> {
-    rayon::ThreadPoolBuilder::new().build_global().map_err(|error| {
-        Fault::device(format!("cannot start threads: {error}")).help("allow this user or container more processes (`ulimit -u`)")
-    })
+    rayon::ThreadPoolBuilder::new().build_global().map_err(|error| Fault::no_thread(&error))
 }
 
 fn failed(fault: &Fault, form: Form, terminal: &Terminal) -> u8 {

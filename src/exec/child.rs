@@ -79,10 +79,7 @@ impl Executor for ChildProcess {
             drop(inner);
             mailbox.say(Say::last(outcome));
         };
-        std::thread::Builder::new()
-            .name("worker".to_owned())
-            .spawn(work)
-            .map_err(|e| Fault::internal(format!("cannot start a thread: {e}")))?;
+        std::thread::Builder::new().name("worker".to_owned()).spawn(work).map_err(|error| Fault::no_thread(&error))?;
         Ok(Box::new(handle))
     }
 }

@@ -49,11 +49,7 @@ impl Executor for InProcess {
             drop(inner);
             mailbox.say(Say::last(outcome));
         };
-        std::thread::Builder::new()
-            .name("stage".to_owned())
-            .stack_size(8 << 20)
-            .spawn(work)
-            .map_err(|e| Fault::internal(format!("cannot start a thread: {e}")))?;
+        std::thread::Builder::new().name("stage".to_owned()).stack_size(8 << 20).spawn(work).map_err(|error| Fault::no_thread(&error))?;
         Ok(Box::new(Thread { stop }))
     }
 }

@@ -95,7 +95,7 @@ impl Shelf {
     /// An empty shelf.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// A device fault: the system has no thread left.
     pub(super) fn new(file: File) -> Outcome<Self> {
         let shared = Arc::new(Shared { disk: Disk::new(file), state: Mutex::default(), changed: Condvar::new() });
         let mut shelf = Self { shared, threads: Vec::new() };
@@ -107,7 +107,7 @@ impl Shelf {
     fn start(&mut self, name: &str, life: fn(&Shared)) -> Outcome<()> {
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || life(&shared));
-        self.threads.push(thread.map_err(|error| Fault::stage(format!("cannot start a thread for clients' states: {error}")))?);
+        self.threads.push(thread.map_err(|error| Fault::no_thread(&error))?);
         Ok(())
     }
 
