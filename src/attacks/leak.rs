@@ -323,15 +323,6 @@ pub fn each<J: Sync, R: Send>(budget: &Budget, jobs: &[J], work: impl Fn(&J) -> 
             *slots[job].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         }
     };
-    let helpers: Vec<_> = (1..jobs.len()).map_while(|_| budget.try_acquire()).collect();
-    std::thread::scope(|scope| {
-        for permit in helpers {
-            scope.spawn(|| {
-                run();
-                drop(permit);
-            });
-        }
-        run();
-    });
+    budget.spread(jobs.len(), run);
     slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }

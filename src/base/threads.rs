@@ -47,6 +47,24 @@ impl Budget {
             Permit(self.clone())
         })
     }
+    /// Does the work on this thread, and at the same time on as many others as are idle, up to `most` in all; it has to share out what
+    /// there is to do by itself. Where the system has no threads left, fewer do it.
+    pub fn spread(&self, most: usize, work: impl Fn() + Sync) {
+        let permits: Vec<_> = (1..most).map_while(|_| self.try_acquire()).collect();
+        std::thread::scope(|scope| {
+            for permit in permits {
+                let work = &work;
+                let helper = move || {
+                    work();
+                    drop(permit);
+                };
+                if std::thread::Builder::new().spawn_scoped(scope, helper).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+    }
     // The count is never left half-changed, so a panic elsewhere does not spoil it.
     fn idle(&self) -> MutexGuard<'_, usize> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
@@ -67,6 +85,7 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn permits_are_counted_and_come_back() {
@@ -76,5 +95,19 @@ mod tests {
         assert!(second.is_some() && budget.try_acquire().is_none());
         drop(first);
         assert!(budget.try_acquire().is_some());
+    }
+
+    #[test]
+    fn work_is_spread_over_what_is_idle() {
+        let budget = Budget::new(4);
+        let _busy = budget.acquire();
+        for most in [0, 1, 3, 9] {
+            let at_work = AtomicUsize::new(0);
+            budget.spread(most, || {
+                at_work.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(at_work.into_inner(), most.clamp(1, 4));
+        }
+        assert_eq!((0..4).map_while(|_| budget.try_acquire()).collect::<Vec<_>>().len(), 3, "all came back");
     }
 }

@@ -197,7 +197,8 @@ fn attempt(
 /// waits can stop waiting: the library knows no limit on silence. The thread ends with the connection, or when nobody listens.
 fn pieces(mut body: impl Read + Send + 'static) -> Receiver<std::io::Result<Vec<u8>>> {
     let (sender, pieces) = std::sync::mpsc::sync_channel(4);
-    std::thread::spawn(move || {
+    let unstarted = sender.clone();
+    let read = move || {
         let mut buffer = vec![0; 1 << 17];
         loop {
             let (piece, ends) = match body.read(&mut buffer) {
@@ -210,7 +211,11 @@ fn pieces(mut body: impl Read + Send + 'static) -> Receiver<std::io::Result<Vec<
                 return;
             }
         }
-    });
+    };
+    if let Err(error) = std::thread::Builder::new().spawn(read) {
+        // Its receiver is below.
+        let _ = unstarted.send(Err(error));
+    }
     pieces
 }
 

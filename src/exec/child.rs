@@ -123,7 +123,8 @@ impl Inner {
         };
         let heard = Arc::new(Mutex::new(Heard::default()));
         let (kept, words) = (Arc::clone(&heard), mailbox.clone());
-        let listener = pipes.errors.take().map(|errors| std::thread::spawn(move || listen(errors, &kept, &words)));
+        // Without a thread to listen, what the worker says of its errors is lost, and nothing else.
+        let listener = pipes.errors.take().and_then(|errors| std::thread::Builder::new().spawn(move || listen(errors, &kept, &words)).ok());
         let mut last = None;
         for line in BufReader::new(pipes.output).split(b'\n') {
             let Ok(line) = line else { break };

@@ -247,14 +247,5 @@ fn spread(world: &World, costs: &[usize], work: &(dyn Fn(&mut Worker, usize) + S
     };
     // A thread opens the device anew, which takes longer than a round.
     let most = if world.compute.is_a_device() { 0 } else { costs.len() };
-    let helpers: Vec<_> = (1..most).map_while(|_| world.budget.try_acquire()).collect();
-    std::thread::scope(|scope| {
-        for permit in helpers {
-            scope.spawn(|| {
-                run();
-                drop(permit);
-            });
-        }
-        run();
-    });
+    world.budget.spread(most, run);
 }

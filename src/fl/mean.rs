@@ -4,6 +4,7 @@ use super::parties::Uploaded;
 use crate::base::threads::Budget;
 use crate::engine::{Entry, Model};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// Copies the wanted parameters; when all are wanted the vector is shared instead. Buffers stay the receiver's own.
 pub fn copy_layers(to: &mut Model, from: &Model, wanted: impl Fn(&Entry) -> bool) {
@@ -74,20 +75,19 @@ fn sum(budget: Option<&Budget>, global: &mut [f32], shares: &[(f32, &[f32])], wa
         }
     };
     let products = blocks.len() * BLOCK * shares.len();
-    let most = (products / WORTH_A_THREAD).min(blocks.len());
-    let helpers: Vec<_> = budget.map_or_else(Vec::new, |budget| (1..most).map_while(|_| budget.try_acquire()).collect());
-    let each = blocks.len().div_ceil(helpers.len() + 1);
-    let mut parts = blocks.chunks_mut(each);
-    std::thread::scope(|scope| {
-        let own = parts.next();
-        for (permit, part) in helpers.into_iter().zip(parts) {
-            scope.spawn(move || {
-                work(part);
-                drop(permit);
-            });
+    let most = (products / WORTH_A_THREAD).clamp(1, blocks.len().max(1));
+    let each = blocks.len().div_ceil(most).max(1);
+    let parts = Mutex::new(blocks.chunks_mut(each));
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = || {
+        while let Some(part) = next() {
+            work(part);
         }
-        own.map(work);
-    });
+    };
+    match budget {
+        Some(budget) => budget.spread(most, run),
+        None => run(),
+    }
 }
 
 #[cfg(test)]

@@ -181,8 +181,12 @@ pub(super) fn put_all(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..WRITERS {
-            scope.spawn(write);
+        for writer in 0..WRITERS {
+            match std::thread::Builder::new().spawn_scoped(scope, write) {
+                Err(error) if writer == 0 => return Err(Fault::no_thread(&error)),
+                Err(_) => break,
+                Ok(_) => {}
+            }
         }
         let outcome = parts.each(&mut |part| {
             if let Some(fault) = held(&failed).clone() {
