@@ -95,10 +95,7 @@ pub fn main() -> ExitCode {
     message::quiet_panics();
     let form = cli.globals.output;
     signals::large_files_are_errors();
-    let reply = catch_unwind(AssertUnwindSafe(|| {
-        start_threads()?;
-        dispatch(cli, &terminal)
-    }));
+    let reply = catch_unwind(AssertUnwindSafe(|| dispatch(cli, &terminal)));
     ExitCode::from(match reply {
         Ok(Ok(code)) => code,
         Ok(Err(Stop::Fault(fault))) => failed(&fault, form, &terminal),
@@ -122,7 +119,17 @@ fn failed(fault: &Fault, form: Form, terminal: &Terminal) -> u8 {
     fault.kind.exit_code()
 }
 
+impl Command {
+    /// Whether it reads results or data. The others print what is built in; shells run some of them whenever they start.
+    fn reads(&self) -> bool {
+        !matches!(self, Self::New(_) | Self::Schema(_) | Self::Templates(_) | Self::Algorithms(_) | Self::Kinds(_) | Self::Completions(_))
+    }
+}
+
 fn dispatch(cli: Cli, terminal: &Terminal) -> Reply {
+    if cli.command.reads() {
+        start_threads()?;
+    }
     let mut context = Context::new(&cli.globals, terminal)?;
     match cli.command {
         Command::Run(args) => run::run(&args, &mut context),

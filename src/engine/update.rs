@@ -30,7 +30,7 @@ pub enum Correction<'a, F> {
 
 impl<'a, F: Real> Correction<'a, F> {
     /// What it adds to the gradient of a range of the parameters.
-    pub(super) fn term(&self, range: &Range<usize>) -> Term<'a, F> {
+    fn term(&self, range: &Range<usize>) -> Term<'a, F> {
         match *self {
             Self::Proximal { mu, reference } => Term::Proximal(mu, &reference[range.clone()]),
             Self::Add(values) => Term::Add(&values[range.clone()]),

@@ -1,7 +1,7 @@
 //! The executor that runs each attempt in a process of its own: one that crashes or runs out of memory takes nothing else along,
 //! and one that does not stop can be killed.
 
-use super::executor::{Attempt, Executor, Finish, Mailbox, Order, Say};
+use super::executor::{Attempt, Executor, Finish, Mailbox, Order, Say, start_thread};
 use super::local::seek_shorter;
 use super::worker::Ticket;
 use crate::base::{Digest, Fault, FaultKind, Outcome};
@@ -72,14 +72,10 @@ impl Executor for ChildProcess {
     fn start(&self, mut order: Order, mailbox: Mailbox) -> Outcome<Box<dyn Attempt>> {
         let handle = Handle::default();
         let (inner, seen) = (Arc::clone(&self.inner), handle.clone());
-        let work = move || {
+        start_thread(std::thread::Builder::new().name("worker".to_owned()), mailbox, move |mailbox| {
             seek_shorter(&inner.store, &mut order);
-            let outcome = inner.run(order, &seen, &mailbox);
-            // Whoever hears the last word may close the store, and then delete its folder.
-            drop(inner);
-            mailbox.say(Say::last(outcome));
-        };
-        std::thread::Builder::new().name("worker".to_owned()).spawn(work).map_err(|error| Fault::no_thread(&error))?;
+            inner.run(order, &seen, mailbox)
+        })?;
         Ok(Box::new(handle))
     }
 }

@@ -115,6 +115,23 @@ impl Mailbox {
     }
 }
 
+/// Lets an attempt run on a thread of its own and say how it ended.
+///
+/// # Errors
+/// A device fault: the system has no thread left.
+pub(super) fn start_thread(
+    thread: std::thread::Builder,
+    mailbox: Mailbox,
+    run: impl FnOnce(&Mailbox) -> Outcome<Finish> + Send + 'static,
+) -> Outcome<()> {
+    let life = move || {
+        // All that `run` held is gone before the last word: whoever hears it may close the store, and then delete its folder.
+        let outcome = run(&mailbox);
+        mailbox.say(Say::last(outcome));
+    };
+    thread.spawn(life).map(drop).map_err(|error| Fault::no_thread(&error))
+}
+
 /// A started attempt.
 pub trait Attempt: Send {
     /// Asks it to checkpoint and stop; it still says how it ended.

@@ -1,10 +1,10 @@
 //! The executor that runs each attempt on a thread of this process.
 
-use super::executor::{Attempt, Executor, Mailbox, Order, Say};
+use super::executor::{Attempt, Executor, Mailbox, Order, start_thread};
 use super::interrupt::Stop;
 use super::perform::{Site, perform};
+use crate::base::Outcome;
 use crate::base::threads::Budget;
-use crate::base::{Fault, Outcome};
 use crate::stage::task::Runner;
 use crate::store::Store;
 use std::path::PathBuf;
@@ -41,15 +41,11 @@ impl Executor for InProcess {
         let stop = Stop::new();
         let inner = Arc::clone(&self.inner);
         let seen = stop.clone();
-        let work = move || {
+        start_thread(std::thread::Builder::new().name("stage".to_owned()).stack_size(8 << 20), mailbox, move |mailbox| {
             seek_shorter(&inner.store, &mut order);
             let site = Site { store: &inner.store, runner: &*inner.runner, budget: &inner.budget, data_dirs: &inner.data_dirs };
-            let outcome = perform(&order, &site, &seen, &|say| mailbox.say(say));
-            // Whoever hears the last word may close the store, and then delete its folder.
-            drop(inner);
-            mailbox.say(Say::last(outcome));
-        };
-        std::thread::Builder::new().name("stage".to_owned()).stack_size(8 << 20).spawn(work).map_err(|error| Fault::no_thread(&error))?;
+            perform(&order, &site, &seen, &|say| mailbox.say(say))
+        })?;
         Ok(Box::new(Thread { stop }))
     }
 }

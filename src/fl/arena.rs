@@ -91,7 +91,7 @@ impl<'a, A: Algorithm> Arena<'a, A> {
             }
         }
         let costs: Vec<usize> = jobs.iter().map(|(_, client)| world.shard(client.id).train.len()).collect();
-        resting.expect(dear_first(&costs).into_iter().map(|place| &jobs[place].1.rest));
+        resting.expect(|| dear_first(&costs).into_iter().map(|place| &jobs[place].1.rest));
         let done = parallel(
             world,
             jobs,

@@ -68,10 +68,10 @@ impl Resting {
         Ok(Self { active, soon, shelf, limit: world.memory.unwrap_or(u64::MAX), held: AtomicU64::new(0) })
     }
 
-    /// Says which clients will be woken next, in this order, so that those on the shelf are read ahead.
-    pub(super) fn expect<'a>(&self, clients: impl Iterator<Item = &'a Rest>) {
+    /// Says which clients will be woken next, in this order, so that those on the shelf are read ahead. Without a shelf nobody asks.
+    pub(super) fn expect<'a, I: Iterator<Item = &'a Rest>>(&self, clients: impl FnOnce() -> I) {
         if let Some(shelf) = &self.shelf {
-            shelf.expect(clients.filter_map(|rest| rest.away.clone()).collect());
+            shelf.expect(clients().filter_map(|rest| rest.away.clone()).collect());
         }
     }
 

@@ -260,7 +260,7 @@ impl<'a> Trainer<'a> {
         let watched = self.trains && !self.world.interventions.is_empty();
         let loss = if update.optimiser.rule() == Rule::Sgd && update.clip.is_none() && !watched {
             let corrections = self.corrections(&update);
-            let descent = Descent { rate: update.rate.unwrap_or(self.rate as f32), corrections: &corrections };
+            let descent = Descent { rate: self.rate_of(&update), corrections: &corrections };
             self.differentiate(&mut [&mut *model], batch, objective, update.parts, Some(descent))?
         } else {
             self.gradients(&mut [&mut *model], batch, objective, update.parts)?
@@ -431,6 +431,10 @@ impl<'a> Trainer<'a> {
         self.worker.engine.features(index)
     }
 
+    fn rate_of(&self, update: &Update<'_>) -> f32 {
+        update.rate.unwrap_or(self.rate as f32)
+    }
+
     /// What is added to the gradient before the step. Torch adds the decay before anything else.
     fn corrections<'u>(&self, update: &Update<'u>) -> SmallVec<[Correction<'u, f32>; 4]> {
         let decay = self.world.settings.optimizer.decay().filter(|_| update.decays);
@@ -439,7 +443,7 @@ impl<'a> Trainer<'a> {
 
     /// Applies the gradient of the `index`-th model of the last [`Trainer::gradients`].
     pub fn apply(&mut self, index: usize, model: &mut Model, update: Update<'_>) {
-        let corrections = self.corrections(&update);
+        let (rate, corrections) = (self.rate_of(&update), self.corrections(&update));
         let Worker { grads, supports, .. } = &mut *self.worker;
         let (grad, support) = (&mut grads[index], &supports[index]);
         let layout = model.net.layout();
@@ -452,7 +456,6 @@ impl<'a> Trainer<'a> {
         if let Some(norm) = update.clip {
             clip(&mut [&mut grad[range.clone()]], norm);
         }
-        let rate = update.rate.unwrap_or(self.rate as f32);
         if update.optimiser.rule() != Rule::Sgd {
             return update.optimiser.step(&mut model.params, grad, rate, range, &corrections);
         }
@@ -473,8 +476,8 @@ impl<'a> Trainer<'a> {
         if let Some(norm) = update.clip {
             layer.clip(norm);
         }
-        let corrections = self.corrections(&update);
-        layer.step(model, update.optimiser, update.rate.unwrap_or(self.rate as f32), &corrections);
+        let (rate, corrections) = (self.rate_of(&update), self.corrections(&update));
+        layer.step(model, update.optimiser, rate, &corrections);
     }
 
     /// Features (rows x width) and logits (rows x classes) of a batch in the model's own mode.
